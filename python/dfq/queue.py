@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Within a queue `list` is a verb.
+from builtins import list as List
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
@@ -11,7 +13,17 @@ from dfq.handler import TaskDecorator
 from dfq.lease import Lease
 from dfq.payload import JSON
 from dfq.policy import Policy, RetryPolicy
-from dfq.record import EVERYTHING, Filter, Finding, Outcome, Pushed, Record, State, Stats, SweepReport
+from dfq.record import (
+    EVERYTHING,
+    Filter,
+    Finding,
+    Outcome,
+    Pushed,
+    Record,
+    State,
+    Stats,
+    SweepReport,
+)
 from dfq.task import NewTask, Task
 
 
@@ -88,7 +100,7 @@ class Queue(Protocol):
         """Check the same options as :meth:`push`, for :meth:`push_many`."""
         ...
 
-    def push_many(self, tasks: Iterable[NewTask]) -> list[Pushed]:
+    def push_many(self, tasks: Iterable[NewTask]) -> List[Pushed]:
         """Store a lot at once, synced together. A duplicate is reported, the rest is stored."""
         ...
 
@@ -111,7 +123,7 @@ class Queue(Protocol):
         *,
         lease_seconds: float | None = None,
         filter: Filter = EVERYTHING,
-    ) -> list[Lease]:
+    ) -> List[Lease]:
         """Take up to ``limit`` ready tasks."""
         ...
 
@@ -123,8 +135,14 @@ class Queue(Protocol):
         """The work is done. Exactly one ack per task succeeds."""
         ...
 
-    def nack(self, lease: Lease, error: str = "", *, kind: str = "error",
-             delay: float | timedelta | None = None) -> Outcome:
+    def nack(
+        self,
+        lease: Lease,
+        error: str = "",
+        *,
+        kind: str = "error",
+        delay: float | timedelta | None = None,
+    ) -> Outcome:
         """The work failed: try again after ``delay`` (or the retry policy's), or give up."""
         ...
 
@@ -164,7 +182,7 @@ class Queue(Protocol):
         """Tasks in a state (or all), in no promised order."""
         ...
 
-    def leases(self) -> list[Lease]:
+    def leases(self) -> List[Lease]:
         """Who holds what."""
         ...
 
@@ -181,7 +199,7 @@ class Queue(Protocol):
         """Put right what crashes left behind. Any worker does this by itself now and then."""
         ...
 
-    def doctor(self) -> list[Finding]:
+    def doctor(self) -> List[Finding]:
         """Look for trouble: damaged files, stuck tasks, a full disk. Changes nothing."""
         ...
 

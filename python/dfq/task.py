@@ -108,12 +108,6 @@ def make_task(
     ready_at = None if delay is None else now + _seconds(delay, "delay")
     if not_before is not None:
         ready_at = _timestamp(not_before, "not_before")
-    if max_attempts is not None and (
-        not isinstance(max_attempts, int)
-        or isinstance(max_attempts, bool)
-        or not 1 <= max_attempts < 2**31
-    ):
-        raise InvalidTask(f"max_attempts is {max_attempts!r}; it must be a whole number >= 1")
     if correlation_id is not None and not _CORRELATION.fullmatch(correlation_id):
         raise InvalidTask("correlation_id takes 1 to 128 printable ASCII characters, no spaces")
     return NewTask(
@@ -128,7 +122,7 @@ def make_task(
         created_at=now,
         not_before=ready_at,
         expires_at=None if ttl is None else now + _seconds(ttl, "ttl"),
-        max_attempts=max_attempts,
+        max_attempts=None if max_attempts is None else _attempts(max_attempts),
         retry=retry,
         correlation_id=correlation_id or new_id(clock, chance),
     )
@@ -186,14 +180,20 @@ def _word(value: object, what: str) -> str:
     return value
 
 
-def _seconds(value: float | timedelta, what: str) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+def _attempts(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
+        raise InvalidTask(f"max_attempts is {value!r}; it must be a whole number >= 1")
+    return value
+
+
+def _seconds(value: object, what: str) -> float:
+    seconds: object = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1e11:
         raise InvalidTask(f"{what} is {value!r}; it must be a number of seconds >= 0")
     return float(seconds)
 
 
-def _timestamp(value: float | datetime, what: str) -> float:
+def _timestamp(value: object, what: str) -> float:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidTask(f"{what} has no time zone; use datetime.now(timezone.utc)")
