@@ -1,0 +1,1 @@
+"""What a queue runs on: one module per engine, each behind the same verbs."""
