@@ -1,0 +1,31 @@
+"""`dfq bury`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dfq.cli.many import each
+from dfq.cli.options import command as dfq_command
+from dfq.cli.options import takes_queue_and_ids
+
+if TYPE_CHECKING:
+    from dfq.queue import Queue
+
+
+@dfq_command(
+    "dfq bury jobs invoice-18",
+    'dfq bury jobs invoice-18 invoice-19 --reason "no such address"',
+)
+@takes_queue_and_ids
+@click.option("--reason", default="", help="Kept in the task's history.")
+@click.pass_context
+def command(ctx: click.Context, queue: Queue, ids: list[str], as_json: bool, reason: str) -> None:
+    """Move tasks nobody is working on to failed.
+
+    For tasks that can never work. To stop one that runs, use `dfq cancel`.
+    """
+    if not ids:
+        raise click.UsageError("no task id given")
+    ctx.exit(each(ids, lambda i: queue.bury(i, reason), "buried", as_json=as_json))
