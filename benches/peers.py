@@ -345,14 +345,14 @@ PEERS = (
     Peer(
         "persist-queue Queue", "fsync per 100", fill_persist_file, open_persist_file,
         "one process only", shared=False,
-    ),  # fmt: skip
+    ),
     Peer(
         "persist-queue SQLiteAckQueue", "fsync", fill_persist_sqlite, open_persist_sqlite,
         most=5_000,
-    ),  # fmt: skip
+    ),
     Peer("raw SQLite", "WAL, normal", fill_sqlite, open_sqlite, "no library: its limit"),
     Peer(
         "raw SQLite, by 100", "WAL, normal", fill_sqlite_many, open_sqlite_many,
         "no library: its limit",
-    ),  # fmt: skip
-)
+    ),
+)  # fmt: skip

@@ -39,7 +39,8 @@ def _worker(opener: Opener, path: Path, name: str, barrier: Barrier, report: Con
     numbers: list[int] = []
     error = ""
     drain = opener(path, name)
-    barrier.wait(_PATIENCE_SECONDS)
+    barrier.wait(_PATIENCE_SECONDS)  # opened
+    barrier.wait(_PATIENCE_SECONDS)  # go
     started = time.monotonic()
     try:
         numbers.extend(drain())
@@ -52,31 +53,37 @@ def _worker(opener: Opener, path: Path, name: str, barrier: Barrier, report: Con
     os._exit(0)
 
 
-def drain(opener: Opener, path: Path, processes: int, expected: int) -> Drained:
-    """Empty the queue at ``path``; every process has opened it before the clock starts."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(processes)
-    workers, reports = [], []
-    for index in range(processes):
-        receive, send = context.Pipe(duplex=False)
-        worker = context.Process(
-            target=_worker, args=(opener, path, f"worker-{index}", barrier, send)
+class Crew:
+    """Processes that have the queue open and wait for the word."""
+
+    def __init__(self, opener: Opener, path: Path, processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._barrier = context.Barrier(processes + 1)
+        self._workers, self._reports = [], []
+        for index in range(processes):
+            receive, send = context.Pipe(duplex=False)
+            arguments = (opener, path, f"worker-{index}", self._barrier, send)
+            worker = context.Process(target=_worker, args=arguments)
+            worker.start()
+            send.close()
+            self._workers.append(worker)
+            self._reports.append(receive)
+        self._barrier.wait(_PATIENCE_SECONDS)
+
+    def run(self, expected: int) -> Drained:
+        """Let them empty the queue; ``expected`` is how many tasks are in it."""
+        self._barrier.wait(_PATIENCE_SECONDS)
+        results = []
+        for worker, receive in zip(self._workers, self._reports, strict=True):
+            if not receive.poll(_PATIENCE_SECONDS):
+                raise TimeoutError(f"{worker.name} has not ended in {_PATIENCE_SECONDS:g} s")
+            results.append(receive.recv())
+            worker.join(_PATIENCE_SECONDS)
+        times = Counter(number for _, _, numbers, _ in results for number in numbers)
+        return Drained(
+            seconds=max(r[1] for r in results) - min(r[0] for r in results),
+            done=sum(times.values()),
+            lost=expected - len(times),
+            twice=sum(1 for count in times.values() if count > 1),
+            failed="; ".join(sorted({r[3] for r in results if r[3]})),
         )
-        worker.start()
-        send.close()
-        workers.append(worker)
-        reports.append(receive)
-    results = []
-    for worker, receive in zip(workers, reports, strict=True):
-        if not receive.poll(_PATIENCE_SECONDS):
-            raise TimeoutError(f"a worker of {opener!r} has not ended in {_PATIENCE_SECONDS:g} s")
-        results.append(receive.recv())
-        worker.join(30)
-    times = Counter(number for _, _, numbers, _ in results for number in numbers)
-    return Drained(
-        seconds=max(r[1] for r in results) - min(r[0] for r in results),
-        done=sum(times.values()),
-        lost=expected - len(times),
-        twice=sum(1 for count in times.values() if count > 1),
-        failed="; ".join(sorted({r[3] for r in results if r[3]})),
-    )

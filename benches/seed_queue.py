@@ -1,3 +1,5 @@
+# pathlib would slow down what is measured.
+# ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH108, PTH118, PTH123
 """The first design of dfq in plain Python: what the file engine is measured against.
 
 A task is a directory ``pending/<id>/`` with a task.json. A worker lists ``pending/``,
