@@ -308,10 +308,12 @@ class TaskDecorator:
         *,
         name: str | None = None,
         timeout_seconds: float | None = None,
-        **defaults: Unpack[HandlerOptions],
+        **defaults: Any,
     ) -> Any:
         """Make ``function`` a handler, or return a decorator with these options."""
-        decorate = ConfiguredDecorator(self._queue, name, timeout_seconds, defaults)
+        decorate = ConfiguredDecorator(
+            self._queue, name, timeout_seconds, cast(HandlerOptions, defaults)
+        )
         return decorate if function is None else decorate(function)
 
 

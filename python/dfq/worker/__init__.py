@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dfq.handler import Handler
 from dfq.queue import Queue
 from dfq.worker.options import Progress, WorkerOptions
 
 if TYPE_CHECKING:
     from dfq.worker.handlers import HandlerSet
 
-__all__ = ["Progress", "WorkerOptions", "command", "load", "run"]
+__all__ = ["Progress", "WorkerOptions", "command", "functions", "load", "run"]
 
 
-def load(target: str) -> HandlerSet:
-    """The handlers that ``pkg.mod:function`` or ``pkg.mod`` names; HandlerError if it can't."""
+def load(*targets: str) -> HandlerSet:
+    """The handlers named by ``pkg.mod:function`` or ``pkg.mod``; HandlerError if they can't be."""
     from dfq.worker.handlers import load_handlers
 
-    return load_handlers(target)
+    return load_handlers(*targets)
+
+
+def functions(*callables: Handler[..., Any] | Callable[..., Any]) -> HandlerSet:
+    """Decorated functions, and at most one plain one, for :func:`run`."""
+    from dfq.worker.handlers import handler_set
+
+    return handler_set(*callables)
 
 
 def command(line: str) -> HandlerSet:

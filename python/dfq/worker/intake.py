@@ -1,0 +1,162 @@
+"""The intake: claims tasks, waits for them, sweeps, and bears with the queue's bad spells."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from dfq.errors import DfqError, QueueBusy, QueueUnavailable
+from dfq.lease import Lease
+from dfq.queue import Queue
+from dfq.record import Filter
+from dfq.worker.backoff import Backoff
+from dfq.worker.draining import Remaining, remaining
+from dfq.worker.logs import LOGGER
+from dfq.worker.options import WorkerOptions
+
+SWEEP_SECONDS = 60.0
+#: A draining worker looks this often whether others are done.
+DRAIN_POLL_SECONDS = 1.0
+#: A wait that ends sooner than this has not waited.
+_AT_ONCE_SECONDS = 0.005
+
+#: Why no more tasks are claimed.
+Ended = Literal["stopped", "drained", "enough", "empty", "failed"]
+
+
+class Intake:
+    """Where a worker's tasks come from. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        worker_id: str,
+        wanted: Filter,
+        options: WorkerOptions,
+        *,
+        on_poll: Callable[[], None],
+        on_remaining: Callable[[Remaining], None],
+    ) -> None:
+        self._queue = queue
+        self._worker_id = worker_id
+        self._wanted = wanted
+        self._options = options
+        self._on_poll = on_poll
+        self._on_remaining = on_remaining
+        self._budget = 1 if options.once else options.max_tasks
+        self._stop = threading.Event()
+        self._backoff = Backoff(queue.chance)
+        self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
+        self._sweep_at = queue.clock.boot()
+        #: Why no more comes, once that is so.
+        self.ended: Ended | None = None
+
+    def stop(self) -> None:
+        """Claim nothing more, and stop waiting."""
+        self._stop.set()
+        self._queue.interrupt()
+
+    def take(self, limit: int) -> list[Lease]:
+        """Up to ``limit`` tasks; none if none came within one wait."""
+        if self._stop.is_set():
+            self.ended = self.ended or "stopped"
+            return []
+        try:
+            leases = self._claim(limit)
+            if not leases and self.ended is None:
+                self._wait()
+        except (QueueUnavailable, QueueBusy) as error:
+            self._bear(error)
+            return []
+        except DfqError as error:
+            self._fail(str(error))
+            return []
+        return leases
+
+    def _claim(self, limit: int) -> list[Lease]:
+        self._sweep_if_due()
+        if self._budget is not None:
+            limit = min(limit, self._budget)
+        leases = self._queue.claim_many(
+            limit,
+            self._worker_id,
+            lease_seconds=self._options.lease_seconds,
+            filter=self._wanted,
+        )
+        self._well()
+        self._on_poll()
+        if self._budget is not None:
+            self._budget -= len(leases)
+            if self._budget == 0:
+                self.ended = "enough"
+        if not leases and self._options.once:
+            self.ended = "empty"
+        elif not leases and self._options.drain:
+            self._look_whether_drained()
+        return leases
+
+    def _look_whether_drained(self) -> None:
+        left = remaining(self._queue, self._wanted)
+        self._on_remaining(left)
+        if left.runnable == 0:
+            self.ended = "drained"
+            if left.stuck:
+                LOGGER.warning(
+                    "%d tasks wait for a dependency that failed or is unknown, and stay: %s%s; "
+                    "`dfq doctor` says more",
+                    len(left.stuck),
+                    ", ".join(left.stuck[:5]),
+                    " …" if len(left.stuck) > 5 else "",
+                )
+
+    def _wait(self) -> None:
+        clock = self._queue.clock
+        longest = self._queue.policy.safety_poll_seconds
+        if self._options.drain:
+            longest = min(longest, DRAIN_POLL_SECONDS)
+        began = clock.boot()
+        woken = self._queue.wait(longest)
+        # Tasks that are there but not for us, or a paused queue, may end every wait at once.
+        if woken and clock.boot() - began < _AT_ONCE_SECONDS:
+            self._stop.wait(min(longest, self._deaf.next_seconds()))
+        else:
+            self._deaf.reset()
+
+    def _sweep_if_due(self) -> None:
+        now = self._queue.clock.boot()
+        if now < self._sweep_at:
+            return
+        # By chance, so that the workers of a queue don't sweep in step.
+        self._sweep_at = now + self._queue.chance.uniform(0.75, 1.25) * SWEEP_SECONDS
+        report = self._queue.sweep()
+        if report.expired_leases or report.failed or report.quarantined:
+            LOGGER.info(
+                "swept: %d leases of dead workers ended, %d tasks failed for good, "
+                "%d damaged files set aside",
+                report.expired_leases,
+                report.failed,
+                report.quarantined,
+            )
+
+    def _bear(self, error: QueueUnavailable | QueueBusy) -> None:
+        """Say it once, wait longer each time, and come back without help."""
+        if getattr(error, "errno", None) == errno.ENOENT or type(error).__name__ == "QueueGone":
+            self._fail(f"{error}. The queue's folder is gone; the worker ends")
+            return
+        if self._options.once:
+            self._fail(str(error))
+            return
+        if self._backoff.failures == 0:
+            LOGGER.error("the queue %s fails, trying on: %s", self._queue.url, error)
+        self._stop.wait(self._backoff.next_seconds())
+
+    def _well(self) -> None:
+        if self._backoff.failures:
+            LOGGER.info("the queue %s is back", self._queue.url)
+            self._backoff.reset()
+
+    def _fail(self, message: str) -> None:
+        LOGGER.error("the queue %s failed: %s", self._queue.url, message)
+        self.ended = "failed"

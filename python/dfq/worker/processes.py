@@ -1,0 +1,146 @@
+"""Several worker processes: a supervisor starts them, keeps them running and ends them.
+
+Each child runs the same command line again, and knows from its environment that it is a
+child (see :mod:`dfq.worker.child`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+
+from dfq.ambient import Chance, Clock
+from dfq.worker.backoff import Backoff
+from dfq.worker.child import CHILD_VARIABLE, Place
+from dfq.worker.logs import LOGGER
+from dfq.worker.signals import StopSignals
+
+#: A child that lived this long was well; its next death starts counting anew.
+WELL_SECONDS = 60.0
+#: So many deaths in a row, and it will not get better.
+MAX_DEATHS = 8
+#: Exit codes of mistakes that starting again does not mend: usage, data, configuration.
+HOPELESS = frozenset({2, 64, 65, 66, 78})
+
+
+class Supervisor:
+    """Keeps so many processes of one command running until they are done, or told to stop."""
+
+    def __init__(self, command: Sequence[str], count: int, clock: Clock, chance: Chance) -> None:
+        self._command = tuple(command)
+        self._clock = clock
+        self._inbox: SimpleQueue[int | _Child] = SimpleQueue()
+        self._read_end, self._write_end = os.pipe()
+        self._children = [_Child(number, Backoff(chance)) for number in range(1, count + 1)]
+        self._stop_signals = 0
+        self._code = 0
+
+    def run(self) -> int:
+        """Start the children and wait for them; returns the exit code."""
+        try:
+            with StopSignals(self._inbox.put):
+                for child in self._children:
+                    self._start(child)
+                while any(child.wanted or child.process for child in self._children):
+                    self._step()
+        finally:
+            os.close(self._read_end)
+            os.close(self._write_end)
+        return self._code
+
+    def _step(self) -> None:
+        now = self._clock.boot()
+        due = [child.start_at for child in self._children if child.start_at is not None]
+        try:
+            message = self._inbox.get(timeout=max(0.0, min(due) - now) if due else None)
+        except Empty:
+            pass
+        else:
+            if isinstance(message, int):
+                self._stop(message)
+            else:
+                self._ended(message)
+        now = self._clock.boot()
+        for child in self._children:
+            if child.start_at is not None and child.start_at <= now:
+                self._start(child)
+
+    def _start(self, child: _Child) -> None:
+        here = Place(child.number, len(self._children), self._read_end)
+        child.start_at = None
+        child.started = self._clock.boot()
+        child.process = subprocess.Popen(
+            self._command,
+            env={**os.environ, CHILD_VARIABLE: here.encode()},
+            pass_fds=(self._read_end,),
+            # Ctrl-C reaches the whole foreground group; the children get it from us, once.
+            process_group=0,
+        )
+        LOGGER.debug("worker process %d started, pid %d", child.number, child.process.pid)
+        threading.Thread(
+            target=self._await, args=(child, child.process), name="dfq-await", daemon=True
+        ).start()
+
+    def _await(self, child: _Child, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._inbox.put(child)
+
+    def _stop(self, signal_number: int) -> None:
+        self._stop_signals += 1
+        for child in self._children:
+            child.wanted = False
+            child.start_at = None
+            if child.process is not None:
+                child.process.send_signal(signal_number)
+
+    def _ended(self, child: _Child) -> None:
+        assert child.process is not None
+        code = child.process.returncode
+        child.process = None
+        if not child.wanted or code == 0:
+            child.wanted = False
+            self._code = max(self._code, _exit_code(code))
+            return
+        if code in HOPELESS:
+            self._give_up(f"worker process {child.number} ended with exit code {code}", code)
+            return
+        if self._clock.boot() - child.started > WELL_SECONDS:
+            child.backoff.reset()
+        wait = child.backoff.next_seconds()
+        if child.backoff.failures > MAX_DEATHS:
+            self._give_up(f"worker process {child.number} died {MAX_DEATHS} times in a row", 1)
+            return
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        LOGGER.error(
+            "worker process %d died (%s); starting it again in %.1f s", child.number, how, wait
+        )
+        child.start_at = self._clock.boot() + wait
+
+    def _give_up(self, why: str, code: int) -> None:
+        LOGGER.error("%s; stopping all of them", why)
+        self._code = max(self._code, code)
+        self._stop(15)
+
+
+class _Child:
+    def __init__(self, number: int, backoff: Backoff) -> None:
+        self.number = number
+        self.backoff = backoff
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started = 0.0
+        self.start_at: float | None = None
+        #: Whether it is to be started again when it dies.
+        self.wanted = True
+
+
+def _exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+def own_command() -> list[str]:
+    """The command line this process was started with."""
+    return [sys.executable, *sys.orig_argv[1:]]

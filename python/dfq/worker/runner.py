@@ -1,0 +1,49 @@
+"""Starts a worker: here, or as several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dfq.errors import InvalidConfig
+from dfq.queue import Queue
+from dfq.worker.child import child_options, place, watch_supervisor
+from dfq.worker.handlers import HandlerSet
+from dfq.worker.logs import configure
+from dfq.worker.loop import EXIT_DONE, Worker
+from dfq.worker.options import Progress, WorkerOptions
+
+
+def run_worker(
+    queue: Queue,
+    handlers: HandlerSet,
+    options: WorkerOptions,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> int:
+    """Work until told to stop; returns the exit code."""
+    configure(as_json=options.log_json)
+    child = place()
+    if child is not None:
+        share = child_options(options, child)
+        if share is None:
+            return EXIT_DONE
+        worker = Worker(queue, handlers, share, on_progress)
+        watch_supervisor(child, worker.stop)
+        return worker.run()
+    if options.processes > 1:
+        return _supervise(queue, handlers, options)
+    return Worker(queue, handlers, options, on_progress).run()
+
+
+def _supervise(queue: Queue, handlers: HandlerSet, options: WorkerOptions) -> int:
+    if options.once:
+        raise InvalidConfig("once works on a single task; leave processes out")
+    if queue.url.startswith("memory:"):
+        raise InvalidConfig("a queue in memory can't be shared by processes; use concurrency")
+    handlers.narrow(options.filter)  # a mistake is told here, once, and not by every child
+    from dfq.worker.health import numbered
+    from dfq.worker.processes import Supervisor, own_command
+
+    if options.health_path is not None:
+        for left_behind in numbered(options.health_path):
+            left_behind.unlink(missing_ok=True)
+    return Supervisor(own_command(), options.processes, queue.clock, queue.chance).run()
