@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,7 @@ class Engine:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.clock = FakeClock()
+        folder.mkdir()
         self._engine = ENGINES[name](folder, self.clock)
         self._policy: Policy | None = None
         self._handles: list[Queue] = []
@@ -72,10 +73,22 @@ class Engine:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path):
-    engine = Engine(request.param, tmp_path)
-    yield engine
-    engine.close()
+def make_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Engine]]:
+    """Make fresh queues on the engine under test."""
+    made: list[Engine] = []
+
+    def make() -> Engine:
+        made.append(Engine(request.param, tmp_path / str(len(made))))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        engine.close()
+
+
+@pytest.fixture
+def engine(make_engine: Callable[[], Engine]) -> Engine:
+    return make_engine()
 
 
 @pytest.fixture
