@@ -105,7 +105,7 @@ def ext4(size_gib: int = 3) -> Iterator[Ground]:
         # Everything mkfs would leave for later is done now, so that no kernel thread writes
         # tables while a benchmark runs. Small files: an inode for every block.
         _run(
-            "mkfs.ext4", "-q", "-F", "-i", "4096", "-O", "has_journal",
+            "mkfs.ext4", "-q", "-F", "-i", "4096", "-O", "has_journal", "-J", "size=256",
             "-E", "lazy_itable_init=0,lazy_journal_init=0", image,
         )  # fmt: skip
         _run("mount", "-o", "loop,data=ordered", image, root)
