@@ -301,20 +301,12 @@ class TaskDecorator:
         **defaults: Unpack[HandlerOptions],
     ) -> ConfiguredDecorator: ...
 
-    def __call__(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        timeout_seconds: float | None = None,
-        **defaults: Any,
-    ) -> Any:
-        """Make ``function`` a handler, or return a decorator with these options."""
+    def __call__(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Make a function a handler, or return a decorator with these options."""
         decorate = ConfiguredDecorator(
-            self._queue, name, timeout_seconds, cast(HandlerOptions, defaults)
+            self._queue, options.pop("name", None), options.pop("timeout_seconds", None), options
         )
-        return decorate if function is None else decorate(function)
+        return decorate(*function) if function else decorate
 
 
 class ConfiguredDecorator:
@@ -325,7 +317,7 @@ class ConfiguredDecorator:
         queue: Pusher | None,
         name: str | None,
         timeout_seconds: float | None,
-        defaults: HandlerOptions,
+        defaults: Mapping[str, Any],
     ) -> None:
         unknown = set(defaults) - set(HandlerOptions.__annotations__)
         if unknown:
@@ -352,7 +344,7 @@ class ConfiguredDecorator:
             name=self._name,
             queue=self._queue,
             timeout_seconds=self._timeout_seconds,
-            defaults=self._defaults,
+            defaults=cast(HandlerOptions, self._defaults),
         )
 
 
