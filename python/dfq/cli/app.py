@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from dfq.cli.catalogue import EXIT_CODES, SECTIONS, SUMMARIES
-from dfq.cli.output import explain
+from dfq.cli.output import complain, explain
 from dfq.errors import DfqError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 BUG = 70
+IO_ERROR = 74
 
 
 class Dfq(click.Group):
@@ -82,10 +83,15 @@ class Dfq(click.Group):
             _silence_stdout()
             return BROKEN_PIPE
         except DfqError as error:
-            explain(error)
             if self.debug:
                 raise
+            explain(error)
             return error.exit_code
+        except OSError as error:
+            if self.debug:
+                raise
+            complain(str(error))
+            return IO_ERROR
         except Exception as error:
             if self.debug:
                 raise
@@ -96,8 +102,6 @@ class Dfq(click.Group):
 
 def explain_bug(error: Exception) -> None:
     """Say that something happened that should not, and what to do about it."""
-    from dfq.cli.output import complain
-
     complain(f"unexpected {type(error).__name__}: {error}")
     complain(
         "this is a bug in dfq; nothing stored was lost. Please run it again with "

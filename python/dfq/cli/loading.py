@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dfq.cli.output import counted, note
 from dfq.cli.rows import BadRow, Row
-from dfq.errors import DfqError, DuplicateTask
+from dfq.errors import DfqError
 from dfq.payload import JSON
 
 if TYPE_CHECKING:
@@ -71,7 +72,15 @@ def _push(
 ) -> None:
     if not lot:
         return
-    created = sum(pushed.created for pushed in queue.push_many(lot))
+    try:
+        created = sum(pushed.created for pushed in queue.push_many(lot))
+    except DfqError:
+        before = loaded.pushed + loaded.existing
+        note(
+            f"of the rows, {counted(before, 'task')} are in the queue for sure; "
+            "pushing the file again with --id-field leaves them alone"
+        )
+        raise
     loaded.pushed += created
     loaded.existing += len(lot) - created
     on_lot(loaded)
@@ -83,8 +92,6 @@ def _checked(
     try:
         task_id = None if id_field is None else _id_in(row.payload, id_field)
         return queue.new_task(row.payload, id=task_id, **options)
-    except DuplicateTask:
-        raise
     except (DfqError, LookupError) as error:
         return BadRow(row.number, str(error))
 

@@ -21,6 +21,7 @@ from dfq.cli.options import (
 from dfq.cli.output import complain, counted, json_line, line, note
 from dfq.cli.payloads import STDIN, payloads, push_argument_is_queue
 from dfq.cli.rows import FORMATS, BadRow, format_of, read_rows
+from dfq.errors import DfqError
 
 if TYPE_CHECKING:
     from dfq.cli.loading import Loaded
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 BAD_INPUT = 65
 #: So many bad lines are reported one by one; the others are only counted.
 BAD_LINES_SHOWN = 20
+
+
+class NoInput(DfqError, OSError):
+    """The file to push can't be read."""
+
+    exit_code = 66
 
 
 @dfq_command(
@@ -219,7 +226,7 @@ def _opened(file_name: str) -> IO[bytes]:
         # click.open_file leaves stdin open when done and opens a file at once.
         return click.open_file(file_name, "rb")
     except OSError as error:
-        raise click.FileError(file_name, error.strerror) from None
+        raise NoInput(f"{file_name} can't be read: {error.strerror}") from None
 
 
 def _called(file_name: str, kind: str) -> tuple[str, str]:
