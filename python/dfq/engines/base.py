@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self, get_args
 
 from dfq.ambient import Chance, Clock
+from dfq.engines.arguments import checked_new, checked_worker, in_seconds, is_number
 from dfq.errors import DuplicateTask, InvalidConfig, InvalidTask
 from dfq.lease import Lease
 from dfq.payload import JSON, decode, encode
@@ -169,7 +170,7 @@ class EngineQueue(ABC):
         """Store a lot at once, synced together. A duplicate is reported, the rest is stored."""
         stream = iter(tasks)
         pushed: List[Pushed] = []
-        while lot := [_checked_new(task) for task in itertools.islice(stream, LOT)]:
+        while lot := [checked_new(task) for task in itertools.islice(stream, LOT)]:
             pushed += self._push(lot)
         return pushed
 
@@ -197,7 +198,7 @@ class EngineQueue(ABC):
         """Take up to ``limit`` ready tasks."""
         if not is_number(limit) or isinstance(limit, float) or limit < 0:
             raise InvalidConfig(f"limit is {limit!r}; it must be a whole number >= 0")
-        worker_id = self._own_worker_id() if worker_id is None else _checked_worker(worker_id)
+        worker_id = self._own_worker_id() if worker_id is None else checked_worker(worker_id)
         seconds = self._lease_seconds(lease_seconds)
         return self._claim(limit, worker_id, seconds, filter) if limit else []
 
@@ -226,12 +227,12 @@ class EngineQueue(ABC):
             retry = lease.task.retry or self._policy.retry
             seconds = retry.delay_seconds(lease.attempt, self._chance)
         else:
-            seconds = _delay_seconds(delay)
+            seconds = in_seconds(delay)
         return self._nack(lease, bounded_text(error), kind, seconds)
 
     def release(self, lease: Lease, *, delay: float | timedelta | None = None) -> None:
         """Give the task back undone; this delivery does not count as an attempt."""
-        self._release(lease, 0.0 if delay is None else _delay_seconds(delay))
+        self._release(lease, 0.0 if delay is None else in_seconds(delay))
 
     def bury(self, target: Lease | str, reason: str = "") -> None:
         """Move a held task (by lease) or an unheld one (by id) to failed."""
@@ -398,31 +399,3 @@ def bounded_text(text: object) -> str:
     if len(clean) <= MAX_ERROR_CHARACTERS:
         return clean
     return clean[: MAX_ERROR_CHARACTERS - 1] + "…"
-
-
-def is_number(value: object) -> bool:
-    """Whether ``value`` is a number; True and False are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _checked_new(task: object) -> NewTask:
-    if not isinstance(task, NewTask):
-        raise InvalidTask(
-            f"push_many takes tasks made by queue.new_task(...), not {type(task).__name__}"
-        )
-    return task
-
-
-def _checked_worker(worker_id: object) -> str:
-    if not isinstance(worker_id, str) or not 0 < len(worker_id) <= 200:
-        raise InvalidConfig(f"the worker id {worker_id!r} must be a string of 1 to 200 characters")
-    if not worker_id.isprintable():
-        raise InvalidConfig(f"the worker id {worker_id!r} has characters that can't be printed")
-    return worker_id
-
-
-def _delay_seconds(delay: float | timedelta) -> float:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if not is_number(seconds) or not 0 <= seconds < 1e11:
-        raise InvalidTask(f"delay is {delay!r}; it must be a number of seconds >= 0")
-    return float(seconds)
