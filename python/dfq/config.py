@@ -18,23 +18,22 @@ from dfq.policy import nearest
 
 FILE_NAME = "dfq.toml"
 
-#: Variables a worker sets for the program of ``--exec``; they are no settings.
-TASK_VARIABLES = frozenset(
+#: Variables that are no settings: a worker sets them for the program of ``--exec`` and for its
+#: own processes.
+OTHER_VARIABLES = frozenset(
     {
         "DFQ_ATTEMPT",
+        "DFQ_CONFIG",
         "DFQ_CORRELATION_ID",
         "DFQ_FENCE",
-        "DFQ_LEASE_ID",
-        "DFQ_MAX_ATTEMPTS",
-        "DFQ_QUEUE",
         "DFQ_TASK_ID",
         "DFQ_TASK_NAME",
-        "DFQ_WORKER_ID",
+        "DFQ_WORKER_CHILD",
     }
 )
+#: Nor are those of dfq's own tests and benchmarks.
+OTHER_PREFIXES = ("DFQ_BENCH_", "DFQ_TEST_")
 
-# A dfq.toml can name a program to run, so one that lies in a shared folder such as /tmp
-# counts only if whoever wrote it may run programs as us anyway.
 _SEARCH_LEVELS = 64
 _WORDS = {"1": True, "true": True, "yes": True, "on": True}
 _WORDS |= {"0": False, "false": False, "no": False, "off": False}
@@ -155,9 +154,9 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     known = {f"DFQ_{key.upper()}": key for key in _KINDS}
     settings = {}
     for variable in sorted(environment):
-        if not variable.startswith("DFQ_") or variable in TASK_VARIABLES:
+        if not variable.startswith("DFQ_") or variable in OTHER_VARIABLES:
             continue
-        if variable == "DFQ_CONFIG":
+        if variable.startswith(OTHER_PREFIXES):
             continue
         if variable not in known:
             near = nearest(variable, [*known, "DFQ_CONFIG"])
@@ -196,6 +195,8 @@ def _beside(path: Path, value: str) -> str:
 
 
 def _refuse_foreign(path: Path) -> None:
+    # A dfq.toml can name a program to run, so one that lies in a shared folder such as /tmp
+    # counts only if whoever wrote it may run programs as us anyway.
     owner = path.stat().st_uid
     if owner not in (os.geteuid(), 0):
         raise InvalidConfig(

@@ -72,7 +72,7 @@ def test_an_unknown_variable_names_the_nearest_known_one(tmp_path):
 
 
 def test_variables_of_a_task_are_no_settings(tmp_path):
-    assert load(tmp_path, DFQ_TASK_ID="t", DFQ_FENCE="3", DFQ_WORKER_ID="w") == Config()
+    assert load(tmp_path, DFQ_TASK_ID="t", DFQ_FENCE="3", DFQ_WORKER_CHILD="1/2") == Config()
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class ClickBar:
         else:
             self._bar.label = f"{self._label} ({note})" if note else self._label
             self._bar.update(done - self._done)
-        self._done = done
+            self._done = done
 
     def __enter__(self) -> Self:
         if not self._counting:

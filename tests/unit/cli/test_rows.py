@@ -15,7 +15,13 @@ def rows(data, kind, limit=LIMIT):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("a.jsonl", "jsonl"), ("A.CSV", "csv"), ("a.ndjson", "jsonl"), ("b.usv", "usv"), ("-", "jsonl")],
+    [
+        ("a.jsonl", "jsonl"),
+        ("A.CSV", "csv"),
+        ("a.ndjson", "jsonl"),
+        ("b.usv", "usv"),
+        ("-", "jsonl"),
+    ],
 )
 def test_the_name_tells_the_format(name, kind):
     assert format_of(name, None) == kind

@@ -50,7 +50,15 @@ if TYPE_CHECKING:
 @filter_options
 @click.option("--worker-id", metavar="ID", help="The name in leases and logs.")
 @click.option("--health", metavar="FILE", help="Write here when it last polled.")
-@click.option("--log-json", is_flag=True, default=None, help="Log JSON lines.")
+@click.option(
+    "log_json",
+    "--log-json",
+    "--json",
+    "log_json",
+    is_flag=True,
+    default=None,
+    help="Log JSON lines.",
+)
 @quiet_option
 @debug_option
 @click.pass_context
@@ -103,7 +111,9 @@ def command(
     with open_queue(only_queue(queue, queue_option), create=True) as opened:
         if not drain:
             ctx.exit(run(opened, handlers, options))
-        with DrainBar(silent=config.quiet or config.log_json) as bar:
+        # Several processes would draw over each other.
+        silent = config.quiet or config.log_json or config.processes > 1
+        with DrainBar(silent=silent) as bar:
             exit_code = run(opened, handlers, options, bar.show)
     ctx.exit(exit_code)
 
