@@ -50,6 +50,7 @@ class Intake:
         self._backoff = Backoff(queue.chance)
         self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
         self._sweep_at = queue.clock.boot()
+        self._counted = False
         #: Why no more comes, once that is so.
         self.ended: Ended | None = None
 
@@ -77,6 +78,9 @@ class Intake:
 
     def _claim(self, limit: int) -> list[Lease]:
         self._sweep_if_due()
+        if self._options.drain and not self._counted:
+            self._on_remaining(remaining(self._queue, self._wanted))
+            self._counted = True
         if self._budget is not None:
             limit = min(limit, self._budget)
         leases = self._queue.claim_many(

@@ -93,6 +93,7 @@ class Worker:
         self._inbox: SimpleQueue[str | int] = SimpleQueue()
         self._wake_at = math.inf
         self._progress_lock = threading.Lock()
+        self._telling_lock = threading.Lock()
         self._progress = Progress()
         self._last: Settled | None = None
         self._broken = False
@@ -301,8 +302,14 @@ class Worker:
         self._tell_progress()
 
     def _tell_progress(self) -> None:
-        if self._on_progress is not None:
-            self._on_progress(self.progress)
+        if self._on_progress is None:
+            return
+        try:
+            with self._telling_lock:
+                self._on_progress(self.progress)
+        except Exception:
+            LOGGER.exception("progress can't be shown any more")
+            self._on_progress = None
 
     # What the liveness file says
 
