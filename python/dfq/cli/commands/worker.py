@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 @click.option("--worker-id", metavar="ID", help="The name in leases and logs.")
 @click.option("--health", metavar="FILE", help="Write here when it last polled.")
 @click.option(
-    "log_json",
     "--log-json",
     "--json",
     "log_json",
