@@ -1,0 +1,619 @@
+//! The pending index: which tasks may be claimable, in memory, derived from the folder.
+//!
+//! It may be wrong in one direction only: an entry can be out of date, and then a claim finds
+//! out and corrects it; but a claimable task is always in here (or in a shard known to be
+//! unread). It can be thrown away at any time. Entries are small (a name in an arena and
+//! twelve bytes), so a million tasks fit a Pi.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::envelope::{Envelope, NORMAL_PRIORITY};
+
+/// What is known about an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The slot is free.
+    Free,
+    /// Worth a try.
+    Ready,
+    /// A try found a lease.
+    Leased,
+    /// Not before its time.
+    Delayed,
+    /// Waits for another task.
+    Blocked,
+    /// Can't be read; it gets a moment in case somebody is still writing it.
+    Damaged,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    offset: u32,
+    length: u8,
+    place: Place,
+    priority: i16,
+    group: u32,
+}
+
+/// An entry's address: shard and slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ref(u32);
+
+impl Ref {
+    fn new(shard: u8, slot: usize) -> Ref {
+        Ref(u32::from(shard) << 24 | slot as u32)
+    }
+
+    /// The shard of the entry (0 in the flat layout).
+    pub fn shard(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & 0x00ff_ffff) as usize
+    }
+}
+
+/// The most tasks one shard directory may hold.
+const MAX_SLOTS: usize = 1 << 24;
+
+/// The entries of one shard directory.
+#[derive(Default)]
+pub struct Shard {
+    names: Vec<u8>,
+    garbage: usize,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Shard {
+    fn name(&self, slot: usize) -> &[u8] {
+        let entry = &self.entries[slot];
+        &self.names[entry.offset as usize..entry.offset as usize + usize::from(entry.length)]
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        let hash = self.hasher.hash_one(name);
+        self.table.find(hash, |slot| self.name(*slot as usize) == name).map(|slot| *slot as usize)
+    }
+
+    /// The slot of `name`, and whether it is new. None: the shard is full.
+    fn insert(&mut self, name: &[u8]) -> Option<(usize, bool)> {
+        if let Some(slot) = self.find(name) {
+            return Some((slot, false));
+        }
+        let offset = u32::try_from(self.names.len()).ok()?;
+        let entry = Entry {
+            offset,
+            length: name.len() as u8,
+            place: Place::Ready,
+            priority: NORMAL_PRIORITY,
+            group: UNREAD,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot as usize,
+            None if self.entries.len() < MAX_SLOTS => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+            None => return None,
+        };
+        self.names.extend_from_slice(name);
+        self.entries[slot] = entry;
+        let hash = self.hasher.hash_one(name);
+        let (names, entries, hasher) = (&self.names, &self.entries, &self.hasher);
+        self.table.insert_unique(hash, slot as u32, |slot| {
+            let e = &entries[*slot as usize];
+            let start = e.offset as usize;
+            hasher.hash_one(&names[start..start + usize::from(e.length)])
+        });
+        Some((slot, true))
+    }
+
+    fn remove(&mut self, slot: usize) {
+        if self.entries[slot].place == Place::Free {
+            return;
+        }
+        let hash = self.hasher.hash_one(self.name(slot));
+        if let Ok(found) = self.table.find_entry(hash, |s| *s as usize == slot) {
+            found.remove();
+        }
+        self.garbage += usize::from(self.entries[slot].length);
+        self.entries[slot].place = Place::Free;
+        self.free.push(slot as u32);
+        if self.garbage > 4096 && self.garbage * 2 > self.names.len() {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        let mut names = Vec::with_capacity(self.names.len() - self.garbage);
+        for entry in self.entries.iter_mut().filter(|e| e.place != Place::Free) {
+            let start = entry.offset as usize;
+            entry.offset = names.len() as u32;
+            names.extend_from_slice(&self.names[start..start + usize::from(entry.length)]);
+        }
+        self.names = names;
+        self.garbage = 0;
+    }
+
+    /// Makes the shard hold exactly `names` (each ended by a slash, which no name has).
+    /// Returns the slots that are new.
+    pub fn replace_with(&mut self, names: &[u8]) -> Vec<u32> {
+        let cold = self.table.is_empty();
+        let count = names.iter().filter(|b| **b == b'/').count();
+        if cold {
+            self.entries.reserve(count);
+            self.names.reserve(names.len() - count);
+            let (entries, arena, hasher) = (&self.entries, &self.names, &self.hasher);
+            self.table.reserve(count, |slot| {
+                let e = &entries[*slot as usize];
+                let start = e.offset as usize;
+                hasher.hash_one(&arena[start..start + usize::from(e.length)])
+            });
+        }
+        let mut seen = vec![false; if cold { 0 } else { self.entries.len() }];
+        let mut fresh = Vec::with_capacity(if cold { count } else { 0 });
+        for name in names.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+            match self.insert(name) {
+                Some((slot, true)) => {
+                    fresh.push(slot as u32);
+                    if let Some(mark) = seen.get_mut(slot) {
+                        *mark = true;
+                    }
+                }
+                Some((slot, false)) => {
+                    if let Some(mark) = seen.get_mut(slot) {
+                        *mark = true;
+                    }
+                }
+                None => break,
+            }
+        }
+        for (slot, seen) in seen.into_iter().enumerate() {
+            if !seen {
+                self.remove(slot);
+            }
+        }
+        fresh
+    }
+}
+
+/// The group of tasks whose envelope was not read yet.
+const UNREAD: u32 = 0;
+
+/// What tasks are chosen by, apart from priority. Tasks alike in it form a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Group {
+    name: Option<String>,
+    project: Option<String>,
+    labels: Vec<String>,
+}
+
+/// Which tasks a claim wants. Empty: all.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only this project.
+    pub project: Option<String>,
+    /// All of these labels.
+    pub labels: Vec<String>,
+    /// No lower priority.
+    pub min_priority: Option<i16>,
+    /// No higher priority.
+    pub max_priority: Option<i16>,
+    /// One of these names; the empty string matches a task without one.
+    pub names: Option<Vec<String>>,
+}
+
+impl Filter {
+    /// Whether every task passes.
+    pub fn is_empty(&self) -> bool {
+        self.project.is_none()
+            && self.labels.is_empty()
+            && self.min_priority.is_none()
+            && self.max_priority.is_none()
+            && self.names.is_none()
+    }
+
+    fn wants(&self, name: Option<&str>, project: Option<&str>, labels: &[String]) -> bool {
+        (self.project.is_none() || self.project.as_deref() == project)
+            && self.labels.iter().all(|label| labels.contains(label))
+            && self.names.as_ref().is_none_or(|names| {
+                names.iter().any(|wanted| wanted == name.unwrap_or_default())
+            })
+    }
+
+    fn wants_priority(&self, priority: i16) -> bool {
+        self.min_priority.is_none_or(|least| priority >= least)
+            && self.max_priority.is_none_or(|most| priority <= most)
+    }
+
+    /// Whether the task passes.
+    pub fn matches(&self, task: &Envelope) -> bool {
+        self.wants_priority(task.priority)
+            && self.wants(task.name.as_deref(), task.project.as_deref(), &task.labels)
+    }
+}
+
+/// All shards, and the entries ordered for claiming.
+pub struct Index {
+    shards: Vec<Shard>,
+    ready: BTreeMap<(Reverse<i16>, u32), Vec<Ref>>,
+    groups: Vec<Group>,
+    group_numbers: HashMap<Group, u32>,
+    delayed: BinaryHeap<Reverse<(i64, Ref)>>,
+    leased: BinaryHeap<Reverse<(i64, Ref)>>,
+    blocked: HashMap<String, Vec<Ref>>,
+    damaged: Vec<(i64, Ref)>,
+}
+
+impl Index {
+    /// An empty index of so many shard directories.
+    pub fn new(shard_count: usize) -> Index {
+        let unread = Group { name: None, project: None, labels: Vec::new() };
+        Index {
+            shards: (0..shard_count).map(|_| Shard::default()).collect(),
+            ready: BTreeMap::new(),
+            groups: vec![unread],
+            group_numbers: HashMap::new(),
+            delayed: BinaryHeap::new(),
+            leased: BinaryHeap::new(),
+            blocked: HashMap::new(),
+            damaged: Vec::new(),
+        }
+    }
+
+    /// The shards, for a scan to fill.
+    pub fn shards_mut(&mut self) -> &mut [Shard] {
+        &mut self.shards
+    }
+
+    /// Takes up entries a scan found.
+    pub fn add_fresh(&mut self, shard: u8, slots: &[u32]) {
+        let key = (Reverse(NORMAL_PRIORITY), UNREAD);
+        self.ready
+            .entry(key)
+            .or_default()
+            .extend(slots.iter().map(|slot| Ref::new(shard, *slot as usize)));
+    }
+
+    /// Takes up one task by name. True: it was not known.
+    pub fn add(&mut self, shard: u8, name: &[u8]) -> bool {
+        match self.shards[usize::from(shard)].insert(name) {
+            Some((slot, true)) => {
+                self.add_fresh(shard, &[slot as u32]);
+                true
+            }
+            Some((slot, false)) => {
+                let entry = Ref::new(shard, slot);
+                if self.place(entry) != Place::Ready {
+                    self.set_ready(entry);
+                }
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The entry of a task, if it is known.
+    pub fn find(&self, shard: u8, name: &[u8]) -> Option<Ref> {
+        self.shards[usize::from(shard)].find(name).map(|slot| Ref::new(shard, slot))
+    }
+
+    /// What is known about an entry.
+    pub fn place(&self, entry: Ref) -> Place {
+        self.shards[usize::from(entry.shard())].entries[entry.slot()].place
+    }
+
+    /// The task's id.
+    pub fn name(&self, entry: Ref) -> String {
+        let name = self.shards[usize::from(entry.shard())].name(entry.slot());
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    fn entry_mut(&mut self, entry: Ref) -> &mut Entry {
+        &mut self.shards[usize::from(entry.shard())].entries[entry.slot()]
+    }
+
+    /// Forgets a task that is no longer pending.
+    pub fn remove(&mut self, entry: Ref) {
+        self.shards[usize::from(entry.shard())].remove(entry.slot());
+    }
+
+    /// Puts an entry among those worth a try.
+    pub fn set_ready(&mut self, entry: Ref) {
+        let e = self.entry_mut(entry);
+        e.place = Place::Ready;
+        let key = (Reverse(e.priority), e.group);
+        self.ready.entry(key).or_default().push(entry);
+    }
+
+    /// Notes a foreign lease; look again at `check_boot_ms`.
+    pub fn set_leased(&mut self, entry: Ref, check_boot_ms: i64) {
+        self.entry_mut(entry).place = Place::Leased;
+        self.leased.push(Reverse((check_boot_ms, entry)));
+    }
+
+    /// Notes that a task is not due before `wall_ms`.
+    pub fn set_delayed(&mut self, entry: Ref, wall_ms: i64) {
+        self.entry_mut(entry).place = Place::Delayed;
+        self.delayed.push(Reverse((wall_ms, entry)));
+    }
+
+    /// Notes that a task waits for `dependency`.
+    pub fn set_blocked(&mut self, entry: Ref, dependency: &str) {
+        self.entry_mut(entry).place = Place::Blocked;
+        self.blocked.entry(dependency.to_owned()).or_default().push(entry);
+    }
+
+    /// Notes an unreadable task; look again at `check_boot_ms`.
+    pub fn set_damaged(&mut self, entry: Ref, check_boot_ms: i64) {
+        self.entry_mut(entry).place = Place::Damaged;
+        self.damaged.push((check_boot_ms, entry));
+    }
+
+    /// Notes what a read envelope says, and where the task belongs.
+    pub fn learn(&mut self, entry: Ref, task: &Envelope) {
+        let group = Group {
+            name: task.name.clone(),
+            project: task.project.clone(),
+            labels: task.labels.clone(),
+        };
+        let number = match self.group_numbers.get(&group) {
+            Some(number) => *number,
+            None => {
+                let number = self.groups.len() as u32;
+                self.groups.push(group.clone());
+                self.group_numbers.insert(group, number);
+                number
+            }
+        };
+        let e = self.entry_mut(entry);
+        e.priority = task.priority;
+        e.group = number;
+    }
+
+    /// Entries whose envelope was not read yet, taken out of the ready order.
+    pub fn take_unread(&mut self) -> Vec<Ref> {
+        let unread =
+            self.ready.remove(&(Reverse(NORMAL_PRIORITY), UNREAD)).unwrap_or_default();
+        unread.into_iter().filter(|entry| self.place(*entry) == Place::Ready).collect()
+    }
+
+    /// Takes a random entry of the highest wanted priority out of the ready order.
+    ///
+    /// Drawing at random, one by one, is the shuffle; it keeps workers off each other's tasks.
+    pub fn pop(&mut self, filter: &Filter, mut random: impl FnMut() -> u64) -> Option<Ref> {
+        loop {
+            let key = self.choose_group(filter, &mut random)?;
+            let bucket = self.ready.get_mut(&key)?;
+            while !bucket.is_empty() {
+                let at = (random() % bucket.len() as u64) as usize;
+                let entry = bucket.swap_remove(at);
+                let known = &self.shards[usize::from(entry.shard())].entries[entry.slot()];
+                // References are not withdrawn when an entry moves on; they are checked here.
+                if known.place == Place::Ready && (Reverse(known.priority), known.group) == key {
+                    if bucket.is_empty() {
+                        self.ready.remove(&key);
+                    }
+                    return Some(entry);
+                }
+            }
+            self.ready.remove(&key);
+        }
+    }
+
+    fn choose_group(
+        &self,
+        filter: &Filter,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<(Reverse<i16>, u32)> {
+        let wanted = |key: &(Reverse<i16>, u32)| {
+            filter.wants_priority(key.0 .0) && {
+                let group = &self.groups[key.1 as usize];
+                filter.wants(group.name.as_deref(), group.project.as_deref(), &group.labels)
+            }
+        };
+        let first = *self.ready.keys().find(|key| wanted(key))?;
+        // Among the groups of this priority, weighted by size.
+        let range = (first.0, 0)..=(first.0, u32::MAX);
+        let peers: Vec<_> = self.ready.range(range).filter(|(key, _)| wanted(key)).collect();
+        if peers.len() == 1 {
+            return Some(first);
+        }
+        let total: usize = peers.iter().map(|(_, bucket)| bucket.len()).sum();
+        let mut at = (random() % total.max(1) as u64) as usize;
+        for (key, bucket) in peers {
+            if at < bucket.len() {
+                return Some(*key);
+            }
+            at -= bucket.len();
+        }
+        Some(first)
+    }
+
+    /// Makes delayed tasks ready whose time has come.
+    pub fn promote_due(&mut self, wall_ms: i64) {
+        while let Some(Reverse((due, entry))) = self.delayed.peek().copied() {
+            if due > wall_ms {
+                break;
+            }
+            self.delayed.pop();
+            if self.place(entry) == Place::Delayed {
+                self.set_ready(entry);
+            }
+        }
+    }
+
+    /// Takes the foreign leases that are to be looked at by now.
+    pub fn leases_to_check(&mut self, boot_ms: i64) -> Vec<Ref> {
+        let mut due = Vec::new();
+        while let Some(Reverse((check, entry))) = self.leased.peek().copied() {
+            if check > boot_ms {
+                break;
+            }
+            self.leased.pop();
+            if self.place(entry) == Place::Leased {
+                due.push(entry);
+            }
+        }
+        due
+    }
+
+    /// Makes unreadable tasks ready for a second look.
+    pub fn promote_damaged(&mut self, boot_ms: i64) -> Vec<Ref> {
+        let (due, later) =
+            std::mem::take(&mut self.damaged).into_iter().partition(|(at, _)| *at <= boot_ms);
+        self.damaged = later;
+        let due: Vec<(i64, Ref)> = due;
+        due.into_iter()
+            .map(|(_, entry)| entry)
+            .filter(|entry| self.place(*entry) == Place::Damaged)
+            .collect()
+    }
+
+    /// Makes those ready that waited for a task which is now completed.
+    pub fn unblock(&mut self, dependency: &str) {
+        for entry in self.blocked.remove(dependency).unwrap_or_default() {
+            if self.place(entry) == Place::Blocked {
+                self.set_ready(entry);
+            }
+        }
+    }
+
+    /// Makes all blocked tasks ready for another look.
+    pub fn unblock_all(&mut self) {
+        for (_, entries) in std::mem::take(&mut self.blocked) {
+            for entry in entries {
+                if self.place(entry) == Place::Blocked {
+                    self.set_ready(entry);
+                }
+            }
+        }
+    }
+
+    /// The shards of the tasks that others wait for.
+    pub fn awaited(&self) -> impl Iterator<Item = &str> {
+        self.blocked.keys().map(String::as_str)
+    }
+
+    /// Makes the foreign-leased entries of a shard ready for another look: one was given back.
+    pub fn recheck_shard(&mut self, shard: u8) {
+        let slots = self.shards[usize::from(shard)].entries.len();
+        for slot in 0..slots {
+            let entry = Ref::new(shard, slot);
+            if self.place(entry) == Place::Leased {
+                self.set_ready(entry);
+            }
+        }
+    }
+
+    /// When the next delayed task is due, in wall time.
+    pub fn next_due_wall_ms(&self) -> Option<i64> {
+        self.delayed.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// When the next foreign lease or damaged task is to be looked at, in boot time.
+    pub fn next_check_boot_ms(&self) -> Option<i64> {
+        let lease = self.leased.peek().map(|Reverse((check, _))| *check);
+        lease.into_iter().chain(self.damaged.iter().map(|(at, _)| *at)).min()
+    }
+
+    /// How many tasks are known to be pending.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.table.len()).sum()
+    }
+
+    /// Whether no task is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter() -> impl FnMut() -> u64 {
+        let mut n = 0u64;
+        move || {
+            n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            n >> 33
+        }
+    }
+
+    #[test]
+    fn every_task_is_handed_out_once() {
+        let mut index = Index::new(256);
+        for n in 0..1000u32 {
+            index.add((n % 256) as u8, format!("t{n}").as_bytes());
+        }
+        let mut random = counter();
+        let mut names: Vec<String> = Vec::new();
+        while let Some(entry) = index.pop(&Filter::default(), &mut random) {
+            names.push(index.name(entry));
+            index.remove(entry);
+        }
+        assert_eq!(names.len(), 1000);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 1000);
+        assert!(index.is_empty());
+    }
+
+    #[test]
+    fn a_rescan_keeps_what_is_known_and_drops_what_is_gone() {
+        let mut shard = Shard::default();
+        assert_eq!(shard.replace_with(b"a/b/c/").len(), 3);
+        shard.entries[1].place = Place::Leased;
+        let fresh = shard.replace_with(b"b/c/d/");
+        assert_eq!(fresh.len(), 1);
+        assert!(shard.find(b"a").is_none());
+        assert_eq!(shard.entries[shard.find(b"b").unwrap()].place, Place::Leased);
+    }
+
+    #[test]
+    fn names_survive_the_compaction_of_the_arena() {
+        let mut index = Index::new(1);
+        for n in 0..2000 {
+            index.add(0, format!("task-{n:05}").as_bytes());
+        }
+        for n in 0..1900 {
+            let entry = index.find(0, format!("task-{n:05}").as_bytes()).unwrap();
+            index.remove(entry);
+        }
+        for n in 1900..2000 {
+            let name = format!("task-{n:05}");
+            let entry = index.find(0, name.as_bytes()).unwrap();
+            assert_eq!(index.name(entry), name);
+        }
+        assert!(index.shards[0].names.len() < 10_000);
+    }
+
+    #[test]
+    fn higher_priorities_come_first() {
+        let mut index = Index::new(1);
+        let payload = || serde_json::value::RawValue::from_string("1".into()).unwrap();
+        for (n, priority) in [0i16, 200, 50, 100].into_iter().enumerate() {
+            index.add(0, format!("t{n}").as_bytes());
+            let entry = index.find(0, format!("t{n}").as_bytes()).unwrap();
+            let mut task = Envelope::bare("x", payload());
+            task.priority = priority;
+            index.learn(entry, &task);
+            index.set_ready(entry);
+        }
+        let mut random = counter();
+        let mut order = Vec::new();
+        while let Some(entry) = index.pop(&Filter::default(), &mut random) {
+            order.push(index.name(entry));
+            index.remove(entry);
+        }
+        assert_eq!(order, ["t1", "t3", "t2", "t0"]);
+    }
+}

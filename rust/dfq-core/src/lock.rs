@@ -1,0 +1,149 @@
+//! Locks that the kernel drops when their holder dies.
+//!
+//! Check-then-act steps (ack, nack, taking over a stale lease) are serialised per shard by a
+//! POSIX record lock on one byte of `<root>/lock`. Record locks belong to the process, not to
+//! the file handle: a child forked by a handler neither inherits nor prolongs one. For the same
+//! reason they do not exclude threads of one process from each other, and closing *any* handle
+//! on the file drops them all. So each lock file is opened once per process, shared by
+//! every queue on it, and a mutex per byte stands in front of the kernel's lock.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::{self, AtFlags, OFlags, Stat};
+
+use crate::error::{Error, Kind, Result};
+use crate::sys;
+
+/// The lock that guards pushes with dependencies; the others are shards.
+pub const GRAPH: usize = 256;
+/// The lock that guards queue-wide files: queue.json, boot.json, the archive.
+pub const QUEUE: usize = 257;
+const COUNT: usize = 258;
+
+/// How long to wait for a lock: holders keep it for microseconds, or an fsync.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One lock file, open once in this process.
+pub struct LockFile {
+    file: OwnedFd,
+    pid: u32,
+    threads: Vec<Mutex<()>>,
+}
+
+type Registry = Mutex<HashMap<(u64, u64), Arc<LockFile>>>;
+
+fn registry() -> &'static Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(Registry::default)
+}
+
+// st_dev and st_ino differ in width between systems.
+#[allow(clippy::unnecessary_cast)]
+fn key(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+impl LockFile {
+    /// The process's handle on `<root>/lock`. It is never closed: that would drop locks.
+    pub fn of(root: BorrowedFd<'_>) -> Result<Arc<LockFile>> {
+        let failed = |errno| Error::io("open", "lock", errno);
+        let pid = std::process::id();
+        let mut known = registry().lock();
+        if let Ok(stat) = fs::statat(root, "lock", AtFlags::SYMLINK_NOFOLLOW) {
+            if let Some(lock) = known.get(&key(&stat)).filter(|lock| lock.pid == pid) {
+                return Ok(Arc::clone(lock));
+            }
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(root, "lock", flags, sys::FILE_MODE).map_err(failed)?;
+        let key = key(&fs::fstat(&file).map_err(failed)?);
+        let threads = (0..COUNT).map(|_| Mutex::new(())).collect();
+        let lock = Arc::new(LockFile { file, pid, threads });
+        // A parent's entry stays alive: dropping it would close its handle.
+        if let Some(inherited) = known.insert(key, Arc::clone(&lock)) {
+            std::mem::forget(inherited);
+        }
+        Ok(lock)
+    }
+
+    /// Whether this handle belongs to the running process, not to one it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Takes lock number `which`, waiting a bounded time.
+    pub fn take(&self, which: usize) -> Result<Guard<'_>> {
+        let thread = self.threads[which].try_lock_for(PATIENCE).ok_or_else(|| {
+            Error::new(Kind::Busy, "another thread holds a lock of the queue; try again")
+        })?;
+        let mut pause = Duration::from_micros(20);
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.fcntl(libc::F_SETLK, libc::F_WRLCK, which) {
+                Ok(_) => return Ok(Guard { lock: self, which, _thread: thread }),
+                Err(errno) if errno == libc::EAGAIN || errno == libc::EACCES => {}
+                Err(libc::EINTR) => continue,
+                Err(errno) => {
+                    let errno = rustix::io::Errno::from_raw_os_error(errno);
+                    return Err(Error::io("lock", "lock", errno));
+                }
+            }
+            if waited >= PATIENCE {
+                return Err(self.busy(which));
+            }
+            std::thread::sleep(pause);
+            waited += pause;
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+
+    fn busy(&self, which: usize) -> Error {
+        let holder = self.fcntl(libc::F_GETLK, libc::F_WRLCK, which).map_or(0, |l| l.l_pid);
+        Error::new(
+            Kind::Busy,
+            format!(
+                "process {holder} has held a lock of the queue for {} s; is it stopped? \
+                 Continue or end it, then try again",
+                PATIENCE.as_secs()
+            ),
+        )
+    }
+
+    fn fcntl(
+        &self,
+        command: libc::c_int,
+        kind: libc::c_int,
+        which: usize,
+    ) -> std::result::Result<libc::flock, i32> {
+        // SAFETY: flock is plain data, and zero is a value of each of its fields.
+        let mut range: libc::flock = unsafe { std::mem::zeroed() };
+        range.l_type = kind as _;
+        range.l_whence = libc::SEEK_SET as _;
+        range.l_start = which as _;
+        range.l_len = 1;
+        // SAFETY: the handle is open, and `range` outlives the call.
+        let status = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &mut range) };
+        if status == -1 {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+        }
+        Ok(range)
+    }
+}
+
+/// A lock held until dropped.
+pub struct Guard<'a> {
+    lock: &'a LockFile,
+    which: usize,
+    _thread: MutexGuard<'a, ()>,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // Unlocking a byte we hold can't fail; were it to, the lock ends with the process.
+        let _ = self.lock.fcntl(libc::F_SETLK, libc::F_UNLCK, self.which);
+    }
+}

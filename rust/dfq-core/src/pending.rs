@@ -1,0 +1,322 @@
+//! Keeping the pending index up to date: by inotify, else by the directories' mtimes.
+//!
+//! A shard whose mtime has not moved is not read again. A change in the same clock tick as the
+//! read would leave the mtime as it was, so a shard is trusted only once it was read a tick
+//! after its mtime was first seen. Giving a task back touches its shard, so that this finds it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags};
+
+use crate::error::{Error, Result};
+use crate::id;
+use crate::index::{Index, Place, Ref};
+use crate::root::{Area, Layout, Root};
+use crate::scan::{self, Found, Listing};
+use crate::sys;
+use crate::time::Now;
+use crate::watch::{Event, Target, Watch};
+
+/// Kernels stamp files by a tick of at most 10 ms.
+const FINE_TICK_MS: i64 = 20;
+/// File systems without fractions of a second: FAT counts in twos.
+const COARSE_TICK_MS: i64 = 2_500;
+/// Without inotify, a busy claimer looks around this often at most.
+const LEAST_POLL_MS: i64 = 25;
+/// With inotify, the mtimes are still compared this often, in case an event was missed.
+const SAFETY_POLL_MS: i64 = 30_000;
+
+#[derive(Clone, Copy, Default)]
+struct View {
+    mtime: Option<(i64, i64)>,
+    seen_boot_ms: i64,
+    settled: bool,
+}
+
+impl View {
+    fn tick_ms(&self) -> i64 {
+        match self.mtime {
+            Some((_, 0)) => COARSE_TICK_MS,
+            _ => FINE_TICK_MS,
+        }
+    }
+}
+
+/// Something in pending/ that can't be a task.
+pub struct Foreign {
+    /// Its path below the root, as bytes: it may be anything.
+    pub path: Vec<u8>,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+/// The index and what keeps it current.
+pub struct Pending {
+    /// The tasks.
+    pub index: Index,
+    /// What a scan found that can't be a task; to be set aside.
+    pub foreign: Vec<Foreign>,
+    views: Vec<View>,
+    watch: Option<Watch>,
+    started: bool,
+    eager: bool,
+    looked_boot_ms: i64,
+    pid: u32,
+}
+
+impl Pending {
+    /// An index that has not looked yet.
+    pub fn new(root: &Root) -> Pending {
+        Pending {
+            index: Index::new(root.shard_count()),
+            foreign: Vec::new(),
+            views: vec![View::default(); root.shard_count()],
+            watch: None,
+            started: false,
+            eager: false,
+            looked_boot_ms: 0,
+            pid: std::process::id(),
+        }
+    }
+
+    /// What a wait can watch, if there is inotify here.
+    pub fn watch_fd(&self) -> Option<Arc<OwnedFd>> {
+        self.watch.as_ref().map(|watch| Arc::clone(watch.fd()))
+    }
+
+    /// Whether changes are told by the kernel.
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Takes in what changed. `thorough`: nothing is left to claim, so look properly.
+    pub fn refresh(&mut self, root: &Root, now: Now, thorough: bool) -> Result<()> {
+        if self.pid != std::process::id() {
+            // A fork shares the parent's inotify queue: its events would be stolen.
+            *self = Pending::new(root);
+        }
+        if !self.started {
+            self.start(root, now)?;
+            return self.read_unread(root, false);
+        }
+        let since = now.boot_ms - self.looked_boot_ms;
+        let mut look = since >= SAFETY_POLL_MS || since < 0;
+        match &mut self.watch {
+            Some(watch) => {
+                let events = watch.drain();
+                if !events.is_empty() {
+                    look |= self.take_events(root, events)?;
+                }
+            }
+            None => look |= thorough || since >= LEAST_POLL_MS,
+        }
+        if look {
+            self.compare_mtimes(root, now)?;
+        }
+        self.read_unread(root, false)
+    }
+
+    fn start(&mut self, root: &Root, now: Now) -> Result<()> {
+        if !root.is_network() {
+            // No inotify left (limits) or none at all: poll.
+            self.watch = Watch::new().ok();
+        }
+        // Watch first, then read: what comes in between is seen twice, not never.
+        self.watch_top(root, Target::Root, ".");
+        self.watch_top(root, Target::Lanes, "lanes");
+        match root.layout() {
+            Layout::Sharded => {
+                self.watch_top(root, Target::PendingTop, "pending");
+                for shard in 0..=255 {
+                    self.watch_top(root, Target::Pending(shard), &root.shard_path(Area::Pending, shard));
+                }
+            }
+            Layout::Flat => self.watch_top(root, Target::Pending(0), "pending"),
+        }
+        self.started = true;
+        self.check_lanes(root)?;
+        self.compare_mtimes(root, now)
+    }
+
+    fn watch_top(&mut self, root: &Root, target: Target, path: &str) {
+        let Some(watch) = &mut self.watch else { return };
+        let Ok(dir) = sys::open_dir(root.fd(), path) else { return };
+        if watch.add(&dir, target).is_err() {
+            self.watch = None;
+        }
+    }
+
+    /// Returns whether the mtimes must be compared.
+    fn take_events(&mut self, root: &Root, events: Vec<Event>) -> Result<bool> {
+        let mut look = false;
+        for event in events {
+            match event {
+                Event::Came(Target::Pending(shard), name) if name.is_empty() => {
+                    self.index.recheck_shard(shard);
+                }
+                Event::Came(Target::Pending(shard), name) => {
+                    if id::is_valid(&name) {
+                        self.index.add(shard, &name);
+                    } else if name[0] != b'.' {
+                        look = true;
+                        self.views[usize::from(shard)].settled = false;
+                    }
+                }
+                Event::Came(Target::PendingTop, name) => {
+                    if let Some(shard) = id::shard_from_name(&name) {
+                        let path = root.shard_path(Area::Pending, shard);
+                        self.watch_top(root, Target::Pending(shard), &path);
+                        look = true;
+                    }
+                }
+                Event::Came(Target::Completed(_), name) => {
+                    self.index.unblock(&String::from_utf8_lossy(&name));
+                }
+                Event::Came(Target::Lanes, _) => self.eager = true,
+                Event::Came(Target::Root, _) => {}
+                Event::Overflow => {
+                    self.distrust();
+                    self.index.unblock_all();
+                    self.check_lanes(root)?;
+                    look = true;
+                }
+            }
+        }
+        Ok(look)
+    }
+
+    /// Forgets that any shard was read.
+    fn distrust(&mut self) {
+        self.views.fill(View::default());
+    }
+
+    fn check_lanes(&mut self, root: &Root) -> Result<()> {
+        if !self.eager {
+            let failed = |errno| Error::io("read", "lanes", errno);
+            match sys::open_dir(root.fd(), "lanes") {
+                Ok(dir) => sys::each_entry(&dir, |_, _| self.eager = true).map_err(failed)?,
+                // Derived: it may have been deleted.
+                Err(rustix::io::Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the shards whose mtime has moved.
+    fn compare_mtimes(&mut self, root: &Root, now: Now) -> Result<()> {
+        self.looked_boot_ms = now.boot_ms;
+        if self.watch.is_none() {
+            self.check_lanes(root)?;
+            self.index.unblock_all();
+        }
+        let mut moved = Vec::new();
+        for (shard, view) in self.views.iter_mut().enumerate() {
+            let shard = shard as u8;
+            let path = root.shard_path(Area::Pending, shard);
+            #[allow(clippy::unnecessary_cast)] // The widths differ between systems.
+            let mtime = match fs::statat(root.fd(), &path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64)),
+                Err(rustix::io::Errno::NOENT) => None,
+                Err(errno) => return Err(Error::io("look at", &path, errno)),
+            };
+            if mtime != view.mtime {
+                *view = View { mtime, seen_boot_ms: now.boot_ms, settled: false };
+            } else if view.settled || mtime.is_none() {
+                continue;
+            }
+            view.settled = now.boot_ms - view.seen_boot_ms >= view.tick_ms();
+            moved.push(shard);
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        for shard in &moved {
+            self.index.recheck_shard(*shard);
+        }
+        self.read_shards(root, &moved).inspect_err(|_| self.distrust())
+    }
+
+    fn read_shards(&mut self, root: &Root, moved: &[u8]) -> Result<()> {
+        let wanted = self
+            .index
+            .shards_mut()
+            .iter_mut()
+            .enumerate()
+            .filter(|(shard, _)| moved.contains(&(*shard as u8)))
+            .collect::<Vec<_>>();
+        let results = scan::in_parallel(wanted, |(number, shard)| {
+            let number = number as u8;
+            scan::list(root, Area::Pending, number).map(|Listing { names, foreign }| {
+                (number, shard.replace_with(&names), foreign)
+            })
+        });
+        for result in results {
+            let (shard, fresh, foreign) = result?;
+            self.index.add_fresh(shard, &fresh);
+            for (name, reason) in foreign {
+                let mut path = root.shard_path(Area::Pending, shard).into_bytes();
+                // In a sharded queue, a shard directory is not a task.
+                path.push(b'/');
+                path.extend_from_slice(&name);
+                self.foreign.push(Foreign { path, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the envelopes that are needed to put tasks in order: all of them once a priority
+    /// other than normal is in use, or for a claim with a filter.
+    pub fn read_unread(&mut self, root: &Root, all: bool) -> Result<()> {
+        if !self.eager && !all {
+            return Ok(());
+        }
+        self.eager = true;
+        let unread: Vec<(Ref, String)> = self
+            .index
+            .take_unread()
+            .into_iter()
+            .map(|entry| (entry, self.index.name(entry)))
+            .collect();
+        let found = scan::in_parallel(unread, |(entry, name)| {
+            let found = scan::read_task_at(root, Area::Pending, entry.shard(), &name, usize::MAX / 4);
+            (entry, found)
+        });
+        for (entry, found) in found {
+            if self.index.place(entry) != Place::Ready {
+                continue;
+            }
+            match found {
+                Ok(Found::Task(task)) => {
+                    self.index.learn(entry, &task);
+                    match task.not_before {
+                        Some(at) => self.index.set_delayed(entry, at.0),
+                        None => self.index.set_ready(entry),
+                    }
+                }
+                Ok(Found::Gone) => self.index.remove(entry),
+                // The claim that tries it decides what to do about it.
+                Ok(Found::Damaged(_)) | Err(_) => self.index.set_ready(entry),
+            }
+        }
+        Ok(())
+    }
+
+    /// Wants to be told when `dependency` is completed.
+    pub fn await_completion(&mut self, root: &Root, entry: Ref, dependency: &str) -> Result<()> {
+        let shard = id::shard_of(dependency);
+        if self.watch.is_some() {
+            root.ensure_shard(Area::Completed, shard)?;
+            let target = match root.layout() {
+                Layout::Sharded => Target::Completed(shard),
+                Layout::Flat => Target::Completed(0),
+            };
+            if !self.watch.as_ref().is_some_and(|watch| watch.has(target)) {
+                self.watch_top(root, target, &root.shard_path(Area::Completed, shard));
+            }
+        }
+        self.index.set_blocked(entry, dependency);
+        Ok(())
+    }
+}

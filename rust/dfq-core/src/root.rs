@@ -1,0 +1,371 @@
+//! The folder of a queue: its areas, paths, layout and boot epoch.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Kind, Result};
+use crate::host::Identity;
+use crate::id;
+use crate::lock::{self, LockFile};
+use crate::sys::{self, Content};
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// Waiting or held.
+    Pending,
+    /// Done.
+    Completed,
+    /// Given up.
+    Failed,
+}
+
+impl Area {
+    /// The name of the area's directory.
+    pub fn name(self) -> &'static str {
+        match self {
+            Area::Pending => "pending",
+            Area::Completed => "completed",
+            Area::Failed => "failed",
+        }
+    }
+
+    /// The area of this name.
+    pub fn from_name(name: &str) -> Option<Area> {
+        [Area::Pending, Area::Completed, Area::Failed].into_iter().find(|a| a.name() == name)
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How task directories are laid out below an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// `<area>/<shard>/<id>/`
+    Sharded,
+    /// `<area>/<id>/`, as the first paper has it.
+    Flat,
+}
+
+/// The layout keys of queue.json; the policy keys belong to the caller.
+#[derive(Deserialize)]
+struct LayoutKeys {
+    #[serde(default)]
+    dfq: Option<u32>,
+    #[serde(default)]
+    layout: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BootFile {
+    boot_id: String,
+    epoch: u64,
+}
+
+/// Every boot starts its fences above those of earlier boots, so that claims lost in a power
+/// cut (they are not synced) can't lead to a fence being given twice.
+const FENCES_PER_BOOT: u64 = 1_000_000;
+
+/// What belongs to the running process; made anew after a fork.
+pub struct ProcessPart {
+    /// Who we are.
+    pub me: Identity,
+    /// Our handle on the lock file.
+    pub locks: Arc<LockFile>,
+}
+
+/// An open queue folder.
+pub struct Root {
+    handle: OwnedFd,
+    path: String,
+    layout: Layout,
+    network: bool,
+    owner: u32,
+    process: RwLock<Arc<ProcessPart>>,
+    first_fence: u64,
+    shard_made: [[AtomicBool; 256]; 3],
+    scratch: AtomicU64,
+}
+
+impl Root {
+    /// Opens the folder, making what is missing.
+    pub fn open(path: &str) -> Result<Root> {
+        let failed = |doing: &'static str| move |e: Errno| Error::io(doing, path, e);
+        make_folders(Path::new(path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = fs::open(path, flags, Mode::empty()).map_err(failed("open"))?;
+        let mut made = false;
+        for area in ["pending", "completed", "failed", "tmp", "quarantine", "lanes"] {
+            made |= sys::ensure_dir(handle.as_fd(), area).map_err(|errno| match errno {
+                Errno::LOOP | Errno::NOTDIR => Error::new(
+                    Kind::Unavailable,
+                    format!("{path}/{area} is not a directory of the queue; move it away"),
+                ),
+                errno => Error::io("make", &format!("{path}/{area}"), errno),
+            })?;
+        }
+        if made {
+            sys::sync(&handle).map_err(failed("sync"))?;
+        }
+        let layout = read_layout(handle.as_fd(), path)?;
+        let locks = LockFile::of(handle.as_fd())?;
+        let me = Identity::current();
+        let first_fence = first_fence_of_this_boot(&handle, &locks, &me)?;
+        Ok(Root {
+            network: sys::is_network(&handle),
+            owner: fs::fstat(&handle).map_err(failed("look at"))?.st_uid,
+            path: path.to_owned(),
+            layout,
+            process: RwLock::new(Arc::new(ProcessPart { me, locks })),
+            first_fence,
+            shard_made: std::array::from_fn(|_| std::array::from_fn(|_| AtomicBool::new(false))),
+            scratch: AtomicU64::new(0),
+            handle,
+        })
+    }
+
+    /// The folder itself.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// An owned handle on the folder, for [`sys::sync`].
+    pub fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How tasks are laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Whether other machines may share the folder.
+    pub fn is_network(&self) -> bool {
+        self.network
+    }
+
+    /// The least fence of this boot, minus one.
+    pub fn fence_floor(&self) -> u64 {
+        self.first_fence
+    }
+
+    /// Whether a directory of this owner may hold a task.
+    pub fn trusts_owner(&self, uid: u32) -> bool {
+        uid == self.owner || uid == rustix::process::geteuid().as_raw()
+    }
+
+    /// The folder's owner.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Who we are and our locks, as of this process.
+    pub fn process(&self) -> Result<Arc<ProcessPart>> {
+        let part = self.process.read();
+        if part.locks.is_ours() {
+            return Ok(Arc::clone(&part));
+        }
+        drop(part);
+        let fresh = ProcessPart { me: Identity::current(), locks: LockFile::of(self.fd())? };
+        let fresh = Arc::new(fresh);
+        *self.process.write() = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+
+    /// Fails if the folder was deleted while it was open.
+    pub fn check_present(&self) -> Result<()> {
+        match fs::fstat(&self.handle) {
+            Ok(stat) if stat.st_nlink > 0 && sys::exists(self.fd(), "pending") == Ok(true) => Ok(()),
+            Ok(_) => Err(Error::new(
+                Kind::Unavailable,
+                format!("the queue folder {} was deleted while it was open", self.path),
+            )),
+            Err(errno) => Err(Error::io("look at", &self.path, errno)),
+        }
+    }
+
+    /// The number of directories below an area: 256 shards, or the area itself.
+    pub fn shard_count(&self) -> usize {
+        match self.layout {
+            Layout::Sharded => 256,
+            Layout::Flat => 1,
+        }
+    }
+
+    /// The path of a shard's directory.
+    pub fn shard_path(&self, area: Area, shard: u8) -> String {
+        match self.layout {
+            Layout::Sharded => format!("{}/{}", area.name(), id::shard_name(shard)),
+            Layout::Flat => area.name().to_owned(),
+        }
+    }
+
+    /// The path of a task's directory.
+    pub fn task_path(&self, area: Area, shard: u8, id: &str) -> String {
+        match self.layout {
+            Layout::Sharded => format!("{}/{}/{id}", area.name(), id::shard_name(shard)),
+            Layout::Flat => format!("{}/{id}", area.name()),
+        }
+    }
+
+    /// The single file by which the first paper's layout says that a task is completed.
+    pub fn completed_file(&self, id: &str) -> Option<String> {
+        (self.layout == Layout::Flat).then(|| format!("completed/{id}.json"))
+    }
+
+    /// Makes a shard's directory at its first use. True: it was missing.
+    pub fn ensure_shard(&self, area: Area, shard: u8) -> Result<bool> {
+        if self.layout == Layout::Flat
+            || self.shard_made[area.index()][usize::from(shard)].load(Ordering::Relaxed)
+        {
+            return Ok(false);
+        }
+        let path = self.shard_path(area, shard);
+        let made = sys::ensure_dir(self.fd(), &path).map_err(|e| Error::io("make", &path, e))?;
+        self.shard_made[area.index()][usize::from(shard)].store(true, Ordering::Relaxed);
+        Ok(made)
+    }
+
+    /// Forgets which shards were made: one of them has disappeared.
+    pub fn forget_shards(&self) {
+        for made in self.shard_made.iter().flatten() {
+            made.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// A name below `tmp/` that nobody else uses. It says which process made it, so that a
+    /// sweeper can tell whether its maker still lives.
+    pub fn scratch_path(&self, nonce: &str) -> String {
+        let count = self.scratch.fetch_add(1, Ordering::Relaxed);
+        let part = self.process.read();
+        let (namespace, start) =
+            (part.me.pid_namespace.unwrap_or(0), part.me.pid_start.unwrap_or(0));
+        format!("tmp/{namespace}-{}-{start}-{nonce}-{count}", part.me.pid)
+    }
+
+    /// Puts `bytes` in place as `<dir>/<name>`, whole, replacing what was there.
+    ///
+    /// Written aside, synced if it must survive a power cut, then renamed.
+    pub fn replace(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &str,
+        bytes: &[u8],
+        nonce: &str,
+        durable: bool,
+    ) -> Result<()> {
+        let scratch = self.scratch_path(nonce);
+        let attempt = || -> rustix::io::Result<()> {
+            let file = sys::create_exclusive(self.fd(), &scratch)?;
+            sys::write_all(&file, bytes)?;
+            if durable {
+                sys::sync(&file)?;
+            }
+            fs::renameat(self.fd(), &scratch, dir, name)
+        };
+        attempt().map_err(|errno| {
+            // Best effort: what stays behind is swept.
+            let _ = fs::unlinkat(self.fd(), &scratch, fs::AtFlags::empty());
+            Error::io("write", name, errno)
+        })
+    }
+}
+
+fn make_folders(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| {
+        let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+        Error::io("make the folder", &path.to_string_lossy(), errno)
+    })
+}
+
+fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
+    let wrong = |what: String| Error::new(Kind::Invalid, format!("{path}/queue.json: {what}"));
+    let content = match sys::read_file(root, "queue.json", 1 << 20) {
+        Ok(Content::Whole(content)) => content,
+        Ok(Content::Missing) => return guess_layout(root, path),
+        Ok(Content::Foreign(what)) => return Err(wrong(what.into_owned())),
+        Err(errno) => return Err(Error::io("read", &format!("{path}/queue.json"), errno)),
+    };
+    let keys: LayoutKeys = serde_json::from_slice(&content)
+        .map_err(|e| wrong(format!("not JSON ({e}); mend it, or delete it for the defaults")))?;
+    if let Some(version) = keys.dfq.filter(|v| *v > crate::envelope::VERSION) {
+        return Err(Error::new(
+            Kind::LayoutTooNew,
+            format!(
+                "{path} has layout {version}; this dfq knows layout {} at most. Upgrade dfq",
+                crate::envelope::VERSION
+            ),
+        ));
+    }
+    match keys.layout.as_deref() {
+        None | Some("sharded") => Ok(Layout::Sharded),
+        Some("flat") => Ok(Layout::Flat),
+        Some(other) => Err(wrong(format!("layout is {other:?}; it is \"sharded\" or \"flat\""))),
+    }
+}
+
+/// A folder without queue.json is flat if tasks stand directly below pending/.
+fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
+    let failed = |errno| Error::io("read", &format!("{path}/pending"), errno);
+    let pending = sys::open_dir(root, "pending").map_err(failed)?;
+    let (mut shards, mut others) = (0, 0);
+    sys::each_entry(&pending, |name, _| {
+        if id::shard_from_name(name).is_some() {
+            shards += 1;
+        } else if name[0] != b'.' {
+            others += 1;
+        }
+    })
+    .map_err(failed)?;
+    Ok(if others > 0 && shards == 0 { Layout::Flat } else { Layout::Sharded })
+}
+
+/// Counts boots in boot.json, durably, and returns where this boot's fences start.
+fn first_fence_of_this_boot(handle: &OwnedFd, locks: &LockFile, me: &Identity) -> Result<u64> {
+    let root = handle.as_fd();
+    let read = || -> Option<BootFile> {
+        match sys::read_file(root, "boot.json", 4096) {
+            Ok(Content::Whole(content)) => serde_json::from_slice(&content).ok(),
+            _ => None,
+        }
+    };
+    if let Some(boot) = read().filter(|b| b.boot_id == me.boot_id) {
+        return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
+    }
+    let _guard = locks.take(lock::QUEUE)?;
+    let known = read();
+    if let Some(boot) = known.as_ref().filter(|b| b.boot_id == me.boot_id) {
+        return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
+    }
+    let epoch = known.map_or(0, |b| b.epoch + 1);
+    let boot = BootFile { boot_id: me.boot_id.clone(), epoch };
+    let bytes = serde_json::to_vec(&boot).unwrap_or_default();
+    let write = || -> rustix::io::Result<()> {
+        match fs::unlinkat(root, "tmp/boot.json", fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let file = sys::create_exclusive(root, "tmp/boot.json")?;
+        sys::write_all(&file, &bytes)?;
+        sys::sync(&file)?;
+        fs::renameat(root, "tmp/boot.json", root, "boot.json")?;
+        sys::sync(handle)
+    };
+    write().map_err(|e| Error::io("write", "boot.json", e))?;
+    Ok(epoch.saturating_mul(FENCES_PER_BOOT))
+}

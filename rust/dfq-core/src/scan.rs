@@ -1,0 +1,123 @@
+//! Reading shard directories and envelopes, on as many threads as there are cores.
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::envelope::{Damage, Envelope};
+use crate::error::{Error, Result};
+use crate::id;
+use crate::root::{Area, Root};
+use crate::sys::{self, Content};
+
+/// Fewer things than this are not worth a second thread.
+const WORTH_A_THREAD: usize = 48;
+const MAX_THREADS: usize = 8;
+
+/// What stands in a shard directory.
+#[derive(Default)]
+pub struct Listing {
+    /// Names of task directories, each ended by a slash.
+    pub names: Vec<u8>,
+    /// Names that can't be tasks, and why.
+    pub foreign: Vec<(Vec<u8>, &'static str)>,
+}
+
+/// Lists a shard of an area. A shard that was never made is empty.
+pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
+    let path = root.shard_path(area, shard);
+    let mut listing = Listing::default();
+    let dir = match sys::open_dir(root.fd(), &path) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT) => return Ok(listing),
+        Err(errno) => return Err(Error::io("open", &path, errno)),
+    };
+    sys::each_entry(&dir, |name, kind| match kind {
+        // Hidden files belong to editors, file managers and sync programs.
+        _ if name[0] == b'.' => {}
+        FileType::Directory | FileType::Unknown if id::is_valid(name) => {
+            // The archive is the one directory of completed/ that is no task and no shard.
+            if area != Area::Completed || name != b"archive" {
+                listing.names.extend_from_slice(name);
+                listing.names.push(b'/');
+            }
+        }
+        FileType::Directory => listing.foreign.push((name.to_vec(), "its name is not a task id")),
+        FileType::Symlink => listing.foreign.push((name.to_vec(), "it is a symlink")),
+        FileType::RegularFile if area == Area::Completed => {}
+        _ => listing.foreign.push((name.to_vec(), "it is not a directory")),
+    })
+    .map_err(|errno| Error::io("read", &path, errno))?;
+    Ok(listing)
+}
+
+/// Does `work` on each item, spread over the cores, and returns the results in order.
+pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(MAX_THREADS).min(items.len() / WORTH_A_THREAD + 1);
+    if threads <= 1 {
+        return items.into_iter().map(work).collect();
+    }
+    let share = items.len().div_ceil(threads);
+    let mut shares: Vec<Vec<T>> = Vec::with_capacity(threads);
+    let mut items = items.into_iter();
+    for _ in 0..threads {
+        shares.push(items.by_ref().take(share).collect());
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let mine = shares.remove(0);
+        let others: Vec<_> = shares
+            .into_iter()
+            .map(|share| scope.spawn(move || share.into_iter().map(work).collect::<Vec<R>>()))
+            .collect();
+        let mut results: Vec<R> = mine.into_iter().map(work).collect();
+        for other in others {
+            match other.join() {
+                Ok(more) => results.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        results
+    })
+}
+
+/// What reading a task's envelope found.
+pub enum Found {
+    /// The task.
+    Task(Box<Envelope>),
+    /// It is no longer there.
+    Gone,
+    /// It is there, but can't be used.
+    Damaged(String),
+}
+
+/// Reads the task.json in an open task directory.
+pub fn read_task(
+    dir: std::os::fd::BorrowedFd<'_>,
+    id: &str,
+    limit: usize,
+) -> rustix::io::Result<Found> {
+    Ok(match sys::read_file(dir, "task.json", limit)? {
+        Content::Missing => Found::Damaged("task.json is missing".into()),
+        Content::Foreign(what) => Found::Damaged(what.into_owned()),
+        Content::Whole(content) => match Envelope::parse(id, &content) {
+            Ok(task) => Found::Task(Box::new(task)),
+            Err(Damage::Broken(what)) => Found::Damaged(what),
+            Err(Damage::Newer(version)) => Found::Damaged(format!(
+                "task.json has version {version}, newer than this dfq; upgrade it"
+            )),
+        },
+    })
+}
+
+/// Reads a task by its path.
+pub fn read_task_at(root: &Root, area: Area, shard: u8, id: &str, limit: usize) -> Result<Found> {
+    use std::os::fd::AsFd;
+    let path = root.task_path(area, shard, id);
+    match sys::open_dir_handle(root.fd(), &path) {
+        Ok(dir) => read_task(dir.as_fd(), id, limit).map_err(|e| Error::io("read", &path, e)),
+        Err(Errno::NOENT) => Ok(Found::Gone),
+        Err(Errno::LOOP | Errno::NOTDIR) => Ok(Found::Damaged("it is not a directory".into())),
+        Err(errno) => Err(Error::io("open", &path, errno)),
+    }
+}

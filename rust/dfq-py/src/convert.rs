@@ -1,0 +1,160 @@
+//! Between Python's plain values and the core's structs.
+
+use dfq_core::envelope::Envelope;
+use dfq_core::index::Filter;
+use dfq_core::lease::Lease;
+use dfq_core::queue::{Claimed, Counts, NewTask, Record, SweepReport};
+use dfq_core::time::Stamp;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use serde_json::value::RawValue;
+
+/// A task as Python hands it in. Times are milliseconds since 1970.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct TaskArguments {
+    id: String,
+    id_given: bool,
+    payload: Vec<u8>,
+    name: Option<String>,
+    priority: i16,
+    labels: Vec<String>,
+    project: Option<String>,
+    depends_on: Vec<String>,
+    created_at: i64,
+    not_before: Option<i64>,
+    expires_at: Option<i64>,
+    max_attempts: Option<u32>,
+    retry: Option<Vec<u8>>,
+    correlation_id: String,
+}
+
+fn raw(bytes: Vec<u8>) -> PyResult<Box<RawValue>> {
+    let text = String::from_utf8(bytes).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    RawValue::from_string(text).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// The task to store.
+pub fn new_task(task: TaskArguments) -> PyResult<NewTask> {
+    let mut envelope = Envelope::bare(&task.id, raw(task.payload)?);
+    envelope.name = task.name;
+    envelope.priority = task.priority;
+    envelope.labels = task.labels;
+    envelope.project = task.project;
+    envelope.depends_on = task.depends_on;
+    envelope.created_at = Some(Stamp(task.created_at));
+    envelope.not_before = task.not_before.map(Stamp);
+    envelope.expires_at = task.expires_at.map(Stamp);
+    envelope.max_attempts = task.max_attempts;
+    envelope.retry = task.retry.map(raw).transpose()?;
+    envelope.correlation_id = task.correlation_id;
+    Ok(NewTask { envelope, id_given: task.id_given })
+}
+
+/// A filter as Python hands it in: project, labels, least and greatest priority, names.
+pub type FilterArguments =
+    (Option<String>, Vec<String>, Option<i16>, Option<i16>, Option<Vec<String>>);
+
+/// The core's filter.
+pub fn filter(filter: FilterArguments) -> Filter {
+    let (project, labels, min_priority, max_priority, names) = filter;
+    Filter { project, labels, min_priority, max_priority, names }
+}
+
+fn seconds(stamp: Stamp) -> f64 {
+    stamp.0 as f64 / 1000.0
+}
+
+fn task<'py>(py: Python<'py>, task: &Envelope) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let errors = task
+        .errors
+        .iter()
+        .map(|e| (seconds(e.at), e.attempt, e.fence, &e.worker_id, &e.kind, &e.message))
+        .collect::<Vec<_>>();
+    dict.set_item(intern!(py, "id"), &task.id)?;
+    dict.set_item(intern!(py, "payload"), PyBytes::new(py, task.payload.get().as_bytes()))?;
+    dict.set_item(intern!(py, "name"), task.name.as_deref())?;
+    dict.set_item(intern!(py, "priority"), task.priority)?;
+    dict.set_item(intern!(py, "labels"), PyTuple::new(py, &task.labels)?)?;
+    dict.set_item(intern!(py, "project"), task.project.as_deref())?;
+    dict.set_item(intern!(py, "depends_on"), PyTuple::new(py, &task.depends_on)?)?;
+    dict.set_item(intern!(py, "created_at"), task.created_at.map(seconds))?;
+    dict.set_item(intern!(py, "not_before"), task.not_before.map(seconds))?;
+    dict.set_item(intern!(py, "expires_at"), task.expires_at.map(seconds))?;
+    dict.set_item(intern!(py, "max_attempts"), task.max_attempts)?;
+    let retry = task.retry.as_ref().map(|raw| PyBytes::new(py, raw.get().as_bytes()));
+    dict.set_item(intern!(py, "retry"), retry)?;
+    dict.set_item(intern!(py, "correlation_id"), &task.correlation_id)?;
+    dict.set_item(intern!(py, "attempts"), task.attempts)?;
+    dict.set_item(intern!(py, "errors"), PyTuple::new(py, errors)?)?;
+    Ok(dict)
+}
+
+/// A lease as Python's Lease has it, without its task.
+pub fn lease<'py>(py: Python<'py>, lease: &Lease) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "worker_id"), &lease.worker_id)?;
+    dict.set_item(intern!(py, "lease_id"), &lease.lease_id)?;
+    dict.set_item(intern!(py, "fence"), lease.fence)?;
+    dict.set_item(intern!(py, "attempt"), lease.attempt)?;
+    dict.set_item(intern!(py, "host"), &lease.host)?;
+    dict.set_item(intern!(py, "boot_id"), &lease.boot_id)?;
+    dict.set_item(intern!(py, "pid"), lease.pid)?;
+    dict.set_item(intern!(py, "acquired_at"), seconds(lease.acquired_at))?;
+    dict.set_item(intern!(py, "heartbeat_at"), seconds(lease.heartbeat_at))?;
+    dict.set_item(intern!(py, "expires_at"), seconds(lease.expires_at))?;
+    Ok(dict)
+}
+
+/// A claimed task and its lease.
+pub fn claimed<'py>(py: Python<'py>, one: &Claimed) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, [task(py, &one.task)?, lease(py, &one.lease)?])
+}
+
+/// All about one task.
+pub fn record<'py>(py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("state", record.state)?;
+    dict.set_item("task", task(py, &record.task)?)?;
+    dict.set_item("lease", record.lease.as_ref().map(|l| lease(py, l)).transpose()?)?;
+    dict.set_item("result", record.result.as_ref().map(|r| PyBytes::new(py, r)))?;
+    dict.set_item("finished_at", record.finished_ms.map(|ms| ms as f64 / 1000.0))?;
+    let blocked_by = PyDict::new(py);
+    for (dependency, state) in &record.blocked_by {
+        blocked_by.set_item(dependency, state)?;
+    }
+    dict.set_item("blocked_by", blocked_by)?;
+    Ok(dict)
+}
+
+/// Counts, with the moment of the oldest ready task in milliseconds.
+pub fn counts<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("ready", counts.ready)?;
+    dict.set_item("delayed", counts.delayed)?;
+    dict.set_item("blocked", counts.blocked)?;
+    dict.set_item("stuck", counts.stuck)?;
+    dict.set_item("leased", counts.leased)?;
+    dict.set_item("completed", counts.completed)?;
+    dict.set_item("failed", counts.failed)?;
+    dict.set_item("quarantined", counts.quarantined)?;
+    dict.set_item("by_project", &counts.by_project)?;
+    dict.set_item("by_label", &counts.by_label)?;
+    dict.set_item("oldest_ready_ms", counts.oldest_ready_ms)?;
+    Ok(dict)
+}
+
+/// What a sweep did.
+pub fn sweep_report<'py>(py: Python<'py>, report: &SweepReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("expired_leases", report.expired_leases)?;
+    dict.set_item("failed", report.failed)?;
+    dict.set_item("temporary_removed", report.temporary_removed)?;
+    dict.set_item("quarantined", report.quarantined)?;
+    dict.set_item("archived", report.archived)?;
+    dict.set_item("dropped", report.dropped)?;
+    Ok(dict)
+}
