@@ -19,12 +19,16 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
+_CONTAINERS = (dict, list, tuple)
+
 #: Deeper nesting than this is refused: the next reader may have a smaller stack.
 MAX_DEPTH = 200
 
 
 def encode(value: JSON, *, limit: int, what: str = "payload") -> bytes:
     """``value`` as JSON, or an error that says what is wrong with it."""
+    # First, for orjson counts no tuples: deep ones make it write beyond its buffer.
+    check_depth(value, what, limit=limit)
     try:
         encoded = orjson.dumps(value, option=_STRICT)
     except (TypeError, RecursionError) as error:
@@ -37,8 +41,6 @@ def encode(value: JSON, *, limit: int, what: str = "payload") -> bytes:
     # orjson writes NaN and infinities as null; only then is a closer look needed.
     if b"null" in encoded:
         _refuse_not_finite(value, what)
-    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH:
-        check_depth(value, what)
     return encoded
 
 
@@ -59,16 +61,25 @@ def _refuse_not_finite(value: JSON, what: str) -> None:
             remaining.extend(item)
 
 
-def check_depth(value: JSON, what: str = "payload") -> None:
-    """Refuse nesting beyond :data:`MAX_DEPTH`."""
-    level = [value]
+def check_depth(value: JSON, what: str = "payload", *, limit: int | None = None) -> None:
+    """Refuse nesting beyond :data:`MAX_DEPTH`, and more containers than fit into ``limit`` bytes.
+
+    The second keeps this bounded for a list that holds another twice, which holds another
+    twice, and so on.
+    """
+    level = [value] if isinstance(value, _CONTAINERS) else []
+    count = 0
     for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        count += len(level)
+        if limit is not None and 2 * count > limit:
+            raise InvalidTask(f"the {what} is more than {limit:,} bytes of JSON; make it smaller")
         level = [
             child
             for item in level
-            if isinstance(item, dict | list | tuple)
             for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, _CONTAINERS)
         ]
-        if not level:
-            return
-    raise InvalidTask(f"the {what} is nested more than {MAX_DEPTH} deep; flatten it")
+    if level:
+        raise InvalidTask(f"the {what} is nested more than {MAX_DEPTH} deep; flatten it")
