@@ -161,6 +161,6 @@ def dfq() -> None:
 
     \b
       dfq push jobs url=https://example.com
-      dfq worker jobs --exec 'xargs curl' --drain
+      dfq worker jobs --exec 'python3 fetch.py' --drain
       dfq stats jobs
     """

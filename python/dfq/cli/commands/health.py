@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dfq_command(
-    "dfq worker jobs --exec cat --health worker.health & sleep 2; dfq health worker.health",
-    "dfq health /run/dfq/worker.health --max-age 5m --json",
+    "dfq health worker.health",
+    "dfq health worker.health --max-age 5m --json",
 )
 @click.argument("file", type=click.Path())
 @click.option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dfq_command(
     "dfq worker jobs --handler shop.tasks:enrich --drain",
     "dfq worker jobs --handler shop.tasks --concurrency 8 --drain",
-    "dfq worker jobs --exec 'jq .url' --once",
+    "dfq worker jobs --exec 'wc -c' --once",
     "dfq worker jobs --exec ./convert.sh --timeout 5m --processes 2 --max-tasks 1",
 )
 @queue_argument
