@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -32,18 +33,17 @@ class Coroutines:
         """End the loop; wait for its thread at most so long, for a coroutine may block it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout)
-        if not self._thread.is_alive():
-            self._loop.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         for task in self._tasks:
             task.cancel()
+        # A coroutine that ignores its cancellation keeps this daemon thread, and nothing else.
         if self._tasks:
-            # Bounded: a coroutine that ignores its cancellation is left where it is.
-            self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=1.0))
+            self._loop.run_until_complete(asyncio.wait(self._tasks))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
 
     def _start(self, awaitable: Awaitable[Any], context: TaskContext, done: Done) -> None:
         task = self._loop.create_task(_guarded(awaitable))
@@ -62,7 +62,7 @@ class Coroutines:
         context.cancelled.when_set(lambda: self._cancel(task))
 
     def _cancel(self, task: asyncio.Task[Ended]) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: then the task has ended
             self._loop.call_soon_threadsafe(task.cancel)
 
 
