@@ -7,6 +7,7 @@ child (see :mod:`dfq.worker.child`).
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -36,7 +37,9 @@ class Supervisor:
         self._inbox: SimpleQueue[int | _Child] = SimpleQueue()
         self._read_end, self._write_end = os.pipe()
         self._children = [_Child(number, Backoff(chance)) for number in range(1, count + 1)]
-        self._stop_signals = 0
+        self._stopping = False
+        #: What it ends with whatever the children say: a second signal, or giving up.
+        self._verdict: int | None = None
         self._code = 0
 
     def run(self) -> int:
@@ -50,7 +53,7 @@ class Supervisor:
         finally:
             os.close(self._read_end)
             os.close(self._write_end)
-        return self._code
+        return self._code if self._verdict is None else self._verdict
 
     def _step(self) -> None:
         now = self._clock.boot()
@@ -61,7 +64,9 @@ class Supervisor:
             pass
         else:
             if isinstance(message, int):
-                self._stop(message)
+                if self._stopping and self._verdict is None:
+                    self._verdict = 128 + message
+                self._stop()
             else:
                 self._ended(message)
         now = self._clock.boot()
@@ -89,13 +94,14 @@ class Supervisor:
         process.wait()
         self._inbox.put(child)
 
-    def _stop(self, signal_number: int) -> None:
-        self._stop_signals += 1
+    def _stop(self) -> None:
+        self._stopping = True
         for child in self._children:
             child.wanted = False
             child.start_at = None
             if child.process is not None:
-                child.process.send_signal(signal_number)
+                # Also for Ctrl-C: a child that is still starting up would print a traceback.
+                child.process.send_signal(signal.SIGTERM)
 
     def _ended(self, child: _Child) -> None:
         assert child.process is not None
@@ -103,7 +109,9 @@ class Supervisor:
         child.process = None
         if not child.wanted or code == 0:
             child.wanted = False
-            self._code = max(self._code, _exit_code(code))
+            # Killed by our signal: it had not yet got so far as to take tasks.
+            if code != -signal.SIGTERM:
+                self._code = max(self._code, code if code >= 0 else 128 - code)
             return
         if code in HOPELESS:
             self._give_up(f"worker process {child.number} ended with exit code {code}", code)
@@ -122,8 +130,9 @@ class Supervisor:
 
     def _give_up(self, why: str, code: int) -> None:
         LOGGER.error("%s; stopping all of them", why)
-        self._code = max(self._code, code)
-        self._stop(15)
+        if self._verdict is None:
+            self._verdict = code
+        self._stop()
 
 
 class _Child:
@@ -135,10 +144,6 @@ class _Child:
         self.start_at: float | None = None
         #: Whether it is to be started again when it dies.
         self.wanted = True
-
-
-def _exit_code(code: int) -> int:
-    return 128 - code if code < 0 else code
 
 
 def own_command() -> list[str]:

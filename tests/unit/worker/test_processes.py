@@ -1,0 +1,142 @@
+"""The supervisor of several worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from dfq.ambient import SYSTEM_CLOCK
+from dfq.errors import InvalidConfig
+from dfq.testing import SeededChance, memory_queue
+from dfq.worker import WorkerOptions, functions, run
+from dfq.worker.processes import Supervisor
+
+
+class NoPatience(SeededChance):
+    """Chance by which every pause is short."""
+
+    def uniform(self, low, high):
+        return 0.001
+
+
+def supervisor(source, count):
+    command = [sys.executable, "-S", "-c", source]
+    return Supervisor(command, count, SYSTEM_CLOCK, NoPatience())
+
+
+def test_it_ends_with_0_when_all_children_are_done():
+    assert supervisor("pass", 3).run() == 0
+
+
+def test_no_child_is_left_as_a_zombie():
+    supervisor("pass", 2).run()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_every_child_is_told_which_it_is(tmp_path):
+    source = (
+        "import os, pathlib\n"
+        "number, count, _ = os.environ['DFQ_WORKER_CHILD'].split('/')\n"
+        f"pathlib.Path({str(tmp_path)!r}, number).write_text(count)\n"
+    )
+    assert supervisor(source, 3).run() == 0
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"1": "3", "2": "3", "3": "3"}
+
+
+def test_a_child_that_dies_is_started_again(tmp_path, caplog):
+    mark = str(tmp_path / "mark")
+    source = (
+        "import os, signal\n"
+        f"if not os.path.exists({mark!r}):\n"
+        f"    open({mark!r}, 'w').close()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert supervisor(source, 1).run() == 0
+    assert "worker process 1 died (signal 9)" in caplog.text
+
+
+def test_a_child_that_dies_again_and_again_ends_it_all(caplog):
+    assert supervisor("import sys; sys.exit(1)", 1).run() == 1
+    assert "died 8 times in a row" in caplog.text
+
+
+def test_a_mistake_that_starting_again_does_not_mend_ends_it_at_once(caplog):
+    assert supervisor("import sys; sys.exit(78)", 2).run() == 78
+    assert "starting it again" not in caplog.text
+
+
+WAITS = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: {then})
+os.write(os.open({fifo!r}, os.O_WRONLY), b"x")
+while True: signal.pause()
+"""
+
+
+def signal_when_up(fifo, numbers):
+    """Signal this process as often as that, each time two children have written."""
+    os.mkfifo(fifo)
+    # Open for both, so that the end of one child is not the end of the file.
+    both = os.open(fifo, os.O_RDWR)
+
+    def run():
+        for number in numbers:
+            for _ in range(2):
+                os.read(both, 1)
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_children(number, tmp_path):
+    fifo = str(tmp_path / "up")
+    signal_when_up(fifo, [number])
+    assert supervisor(WAITS.format(fifo=fifo, then="sys.exit(0)"), 2).run() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_decides_the_exit_code(number, code, tmp_path):
+    fifo = str(tmp_path / "up")
+    signal_when_up(fifo, [number, number])
+    again = f"(signal.signal(15, signal.SIG_DFL), os.write(os.open({fifo!r}, os.O_WRONLY), b'x'))"
+    assert supervisor(WAITS.format(fifo=fifo, then=again), 2).run() == code
+
+
+def test_a_child_that_is_stopped_while_it_starts_is_no_failure(tmp_path):
+    fifo = str(tmp_path / "up")
+    signal_when_up(fifo, [signal.SIGTERM])
+    source = WAITS.format(fifo=fifo, then="0").replace("lambda *_: 0", "signal.SIG_DFL")
+    assert supervisor(source, 2).run() == 0
+
+
+def test_its_children_get_the_end_of_a_pipe_when_it_dies():
+    """The supervisor is the only one that holds the writing end."""
+    source = (
+        "import os, sys\n"
+        "pipe = int(os.environ['DFQ_WORKER_CHILD'].split('/')[2])\n"
+        "inode = os.fstat(pipe).st_ino\n"
+        "held = []\n"
+        "for n in range(3, 100):\n"
+        "    try: held += [n] if os.fstat(n).st_ino == inode else []\n"
+        "    except OSError: pass\n"
+        "sys.exit(0 if held == [pipe] else 78)\n"
+    )
+    assert supervisor(source, 2).run() == 0
+
+
+def test_a_queue_in_memory_is_refused():
+    options = WorkerOptions(processes=2)
+    with pytest.raises(InvalidConfig, match="can't be shared by processes"):
+        run(memory_queue(), functions(lambda payload: None), options)
+
+
+def test_once_with_several_processes_is_refused():
+    options = WorkerOptions(processes=2, once=True)
+    with pytest.raises(InvalidConfig, match="single task"):
+        run(memory_queue(), functions(lambda payload: None), options)
