@@ -1,0 +1,323 @@
+"""The file engine: a queue that is a folder. The core is in Rust; this converts and explains."""
+
+from __future__ import annotations
+
+import os
+
+# Within a queue `list` is a verb.
+from builtins import list as List
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from dfq import _core
+from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
+from dfq.engines import file_doctor
+from dfq.engines.base import EngineQueue
+from dfq.engines.file_values import lease_from, policy_in, record_from, task_arguments
+from dfq.errors import (
+    AlreadyCompleted,
+    DependencyCycle,
+    DfqError,
+    DiskFull,
+    InvalidPolicy,
+    InvalidTask,
+    LayoutTooNew,
+    LeaseNotHeld,
+    LeaseTaken,
+    QueueBusy,
+    QueueUnavailable,
+    TaskNotFound,
+    WrongState,
+)
+from dfq.lease import Lease
+from dfq.payload import JSON, decode
+from dfq.policy import Policy
+from dfq.record import EVERYTHING, Filter, Finding, Outcome, Pushed, Record, State, Stats, SweepReport
+from dfq.task import NewTask, check_id
+
+T = TypeVar("T")
+
+#: A task.json is its payload, its envelope and its history.
+_ENVELOPE_BYTES = 262_144
+#: Without inotify (network file systems, macOS) a waiting worker looks this often.
+_POLL_SECONDS = 1.0
+
+_ERRORS: dict[str, type[DfqError]] = {
+    "invalid": InvalidTask,
+    "cycle": DependencyCycle,
+    "not_found": TaskNotFound,
+    "wrong_state": WrongState,
+    "lease_taken": LeaseTaken,
+    "lease_not_held": LeaseNotHeld,
+    "completed": AlreadyCompleted,
+    "busy": QueueBusy,
+    "disk_full": DiskFull,
+    "unavailable": QueueUnavailable,
+    "layout_too_new": LayoutTooNew,
+}
+
+_AREAS: dict[State, str] = {
+    "ready": "pending",
+    "delayed": "pending",
+    "blocked": "pending",
+    "leased": "pending",
+    "completed": "completed",
+    "failed": "failed",
+}
+
+
+class FileQueue(EngineQueue):
+    """A queue in a folder. The folder is made at the first push or claim."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        chance: Chance = SYSTEM_CHANCE,
+    ) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        super().__init__(
+            self._path, policy=policy or policy_in(self._path), clock=clock, chance=chance
+        )
+        self._opened: _core.FileQueue | None = None
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._path
+
+    @property
+    def core(self) -> _core.FileQueue:
+        """The core's handle on the folder, made at its first use."""
+        if self._opened is None:
+            limit = max(self._policy.max_payload_bytes, self._policy.max_result_bytes)
+            self._opened = _told(
+                _core.FileQueue,
+                self._path,
+                self._policy.max_attempts,
+                limit + _ENVELOPE_BYTES,
+                self._chance.bits(128),
+            )
+        return self._opened
+
+    def _exists(self) -> bool:
+        return self._opened is not None or os.path.isdir(self._path)
+
+    def _moment(self) -> tuple[int, int]:
+        return int(self._clock.wall() * 1000), int(self._clock.boot() * 1000)
+
+    # The primitives
+
+    def _push(self, tasks: List[NewTask]) -> List[Pushed]:
+        areas = _told(self.core.push, [task_arguments(task) for task in tasks])
+        return [
+            Pushed(task.id, created=area is None, state=area)
+            for task, area in zip(tasks, areas, strict=True)
+        ]
+
+    def _claim(
+        self, limit: int, worker_id: str, lease_seconds: float, filter: Filter
+    ) -> List[Lease]:
+        wanted = None
+        if filter is not EVERYTHING:
+            names = None if filter.names is None else list(filter.names)
+            wanted = (
+                filter.project,
+                list(filter.labels),
+                filter.min_priority,
+                filter.max_priority,
+                names,
+            )
+        lease_ms = max(1, int(lease_seconds * 1000))
+        moment = self._moment()
+        leases = []
+        for task, lease in _told(self.core.claim, worker_id, limit, lease_ms, wanted, moment):
+            try:
+                leases.append(lease_from(task, lease, self._policy, moment[0] / 1000))
+            except ValueError as error:
+                # JSON that the core's parser takes and ours does not, such as a nesting that
+                # is too deep for it: nobody could work on it.
+                _told(self.core.quarantine, task["id"], f"task.json: {error}")
+        return leases
+
+    def _heartbeat(self, lease: Lease, lease_seconds: float) -> Lease:
+        lease_ms = max(1, int(lease_seconds * 1000))
+        renewed = _told(
+            self.core.heartbeat,
+            lease.task.id,
+            lease.lease_id,
+            lease.fence,
+            lease_ms,
+            self._moment(),
+        )
+        return Lease(task=lease.task, **renewed)
+
+    def _ack(self, lease: Lease, result: bytes | None) -> None:
+        _told(self.core.ack, lease.task.id, lease.lease_id, lease.fence, result)
+
+    def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
+        again = _told(
+            self.core.nack,
+            lease.task.id,
+            lease.lease_id,
+            lease.fence,
+            kind,
+            error,
+            int(delay_seconds * 1000),
+            self._moment(),
+        )
+        return Outcome.RETRY if again else Outcome.FAILED
+
+    def _release(self, lease: Lease, delay_seconds: float) -> None:
+        delay_ms = int(delay_seconds * 1000)
+        identity = (lease.task.id, lease.lease_id, lease.fence)
+        _told(self.core.release, *identity, delay_ms, self._moment())
+
+    def _bury_lease(self, lease: Lease, reason: str) -> None:
+        identity = (lease.task.id, lease.lease_id, lease.fence)
+        _told(self.core.bury, *identity, reason, self._moment())
+
+    def _fail(self, task_id: str, reason: str, kind: str, held: bool) -> None:
+        self._need(task_id)
+        _told(self.core.fail, task_id, reason, kind, held, self._moment())
+
+    def _save_state(self, lease: Lease, state: bytes) -> None:
+        _told(self.core.save_state, lease.task.id, lease.lease_id, lease.fence, state)
+
+    # The other verbs
+
+    def requeue(self, task_id: str) -> None:
+        """Give a failed task its attempts back; its history and fence stay."""
+        self._need(check_id(task_id))
+        _told(self.core.requeue, task_id)
+
+    def pause(self, reason: str = "") -> None:
+        """Stop handing out tasks, for every worker of this queue. Running ones finish."""
+        import orjson
+
+        note = {"at": self._clock.wall(), "by": self._own_worker_id(), "reason": reason}
+        _told(self.core.pause, orjson.dumps(note))
+
+    def resume(self) -> None:
+        """Undo :meth:`pause`."""
+        if self._exists():
+            _told(self.core.resume)
+
+    def get(self, task_id: str) -> Record | None:
+        """All about one task, or None."""
+        check_id(task_id)
+        if not self._exists():
+            return None
+        moment = self._moment()
+        found = _told(self.core.get, task_id, moment)
+        return None if found is None else record_from(found, self._policy, moment[0] / 1000)
+
+    def list(
+        self, state: State | None = None, *, filter: Filter = EVERYTHING, limit: int | None = None
+    ) -> Iterator[Record]:
+        """Tasks in a state (or all), in no promised order."""
+        areas = ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
+        remaining = limit if limit is not None else -1
+        for task_id in self._ids(areas):
+            if remaining == 0:
+                return
+            record = self.get(task_id)
+            # A task may move on while the listing runs.
+            if record is None or state not in (None, record.state):
+                continue
+            if filter.matches(record.task):
+                remaining -= 1
+                yield record
+
+    def _ids(self, areas: List[str]) -> Iterator[str]:
+        if self._exists():
+            for area in areas:
+                for shard in range(1 if self.core.is_flat else 256):
+                    yield from _told(self.core.list, area, shard)
+
+    def leases(self) -> List[Lease]:
+        """Who holds what."""
+        return [record.lease for record in self.list("leased") if record.lease is not None]
+
+    def stats(self) -> Stats:
+        """Count everything."""
+        if not self._exists():
+            return Stats()
+        moment = self._moment()
+        counts = _told(self.core.stats, moment)
+        oldest_ms = counts.pop("oldest_ready_ms")
+        age = None if oldest_ms is None else max(0.0, (moment[0] - oldest_ms) / 1000)
+        return Stats(**counts, oldest_ready_seconds=age, paused=self.core.is_paused)
+
+    def purge(self, state: State | None = None, *, older_than_seconds: float | None = None) -> int:
+        """Delete tasks for good; leased ones only by ``state="leased"``."""
+        removed = 0
+        now = self._clock.wall()
+        areas = ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
+        for task_id in self._ids(areas):
+            record = self.get(task_id)
+            if record is None or state not in (None, record.state):
+                continue
+            if state is None and record.state == "leased":
+                continue
+            since = record.finished_at or record.task.created_at
+            if older_than_seconds is not None and now - since < older_than_seconds:
+                continue
+            held = record.state == "leased"
+            removed += _told(self.core.remove, _AREAS[record.state], task_id, held)
+        return removed
+
+    def sweep(self) -> SweepReport:
+        """Put right what crashes left behind."""
+        if not self._exists():
+            return SweepReport()
+        age_ms = int(self._policy.finished_after_seconds * 1000)
+        report = _told(self.core.sweep, self._policy.finished, age_ms, self._moment())
+        return SweepReport(**report)
+
+    def doctor(self) -> List[Finding]:
+        """Look for trouble. Changes nothing."""
+        if not self._exists():
+            advice = "Check the path, or push a first task: that makes it."
+            return [Finding("warning", self._path, "there is no queue here", advice)]
+        quarantined = _told(self.core.quarantined)
+        return file_doctor.examine(self, self._path, self.core.is_network, quarantined)
+
+    def load_state(self, task_id: str) -> JSON:
+        """What :meth:`save_state` kept for this task, or None."""
+        check_id(task_id)
+        state = _told(self.core.load_state, task_id) if self._exists() else None
+        return None if state is None else decode(state)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Block until there may be work, at most so long. True: worth a claim."""
+        timeout_ms = int(max(0.0, min(timeout_seconds, 1e9)) * 1000)
+        return _told(self.core.wait, timeout_ms, int(_POLL_SECONDS * 1000), self._moment())
+
+    def interrupt(self) -> None:
+        """Wake every thread that is in :meth:`wait`."""
+        if self._opened is not None:
+            self._opened.interrupt()
+
+    def close(self) -> None:
+        """Let go of the folder. Leases stay."""
+        self.interrupt()
+        self._opened = None
+
+    def _need(self, task_id: str) -> None:
+        if not self._exists():
+            raise TaskNotFound(f"there is no task {task_id!r}: {self._path} has no queue")
+
+
+def _told(call: Callable[..., T], *arguments: Any) -> T:
+    """Call the core, and say its errors in ours."""
+    try:
+        return call(*arguments)
+    except _core.CoreError as error:
+        kind, message = error.args
+        raised = _ERRORS[kind]
+        if kind == "invalid" and "queue.json" in message:
+            raised = InvalidPolicy
+        raise raised(message) from None
