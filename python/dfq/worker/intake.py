@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable
 from typing import Literal
@@ -13,6 +12,7 @@ from dfq.queue import Queue
 from dfq.record import Filter
 from dfq.worker.backoff import Backoff
 from dfq.worker.draining import Remaining, remaining
+from dfq.worker.folder import Folder
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import WorkerOptions
 
@@ -46,6 +46,7 @@ class Intake:
         self._on_poll = on_poll
         self._on_remaining = on_remaining
         self._budget = 1 if options.once else options.max_tasks
+        self._folder = Folder(queue.url)
         self._stop = threading.Event()
         self._backoff = Backoff(queue.chance)
         self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
@@ -68,6 +69,7 @@ class Intake:
             leases = self._claim(limit)
             if not leases and self.ended is None:
                 self._wait()
+            self._well()
         except (QueueUnavailable, QueueBusy) as error:
             self._bear(error)
             return []
@@ -89,7 +91,7 @@ class Intake:
             lease_seconds=self._options.lease_seconds,
             filter=self._wanted,
         )
-        self._well()
+        self._folder.remember()
         self._on_poll()
         if self._budget is not None:
             self._budget -= len(leases)
@@ -146,8 +148,11 @@ class Intake:
 
     def _bear(self, error: QueueUnavailable | QueueBusy) -> None:
         """Say it once, wait longer each time, and come back without help."""
-        if getattr(error, "errno", None) == errno.ENOENT or type(error).__name__ == "QueueGone":
-            self._fail(f"{error}. The queue's folder is gone; the worker ends")
+        if self._folder.is_gone():
+            self._fail(
+                f"{error}. Its folder is gone, or another is in its place; the worker ends. "
+                "Mend the path or the mount, then start it again"
+            )
             return
         if self._options.once:
             self._fail(str(error))

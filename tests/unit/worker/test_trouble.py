@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 
 import pytest
@@ -42,23 +41,46 @@ def test_a_queue_that_fails_is_reported_once_and_work_goes_on_when_it_is_back(
     queue, start, proxy, caplog, error, verb
 ):
     caplog.set_level("INFO", logger="dfq")
-    queue.push(1, id="a", delay=0.01)
+    queue.push(1, id="a", delay=0.1)
     broken = proxy(queue, **{verb: failing(getattr(queue, verb), [error("no luck")] * 3)})
     assert start(broken, lambda payload: "done", drain=True).ended() == 0
     assert queue.get("a").result == "done"
-    assert caplog.text.count("fails, trying on: no luck") == (3 if verb == "wait" else 1)
+    assert caplog.text.count("fails, trying on: no luck") == 1
     assert "is back" in caplog.text
 
 
+@pytest.mark.parametrize("then", ["nothing", "another folder"])
 def test_a_folder_that_is_gone_ends_the_worker_with_1_and_a_clear_message(
-    queue, start, proxy, caplog
+    queue, start, proxy, caplog, tmp_path, then
 ):
-    gone = QueueUnavailable(errno.ENOENT, "no such directory: /srv/q")
-    broken = proxy(queue, claim_many=failing(queue.claim_many, [gone] * 99))
-    assert start(broken, lambda payload: None).ended() == 1
-    assert "The queue's folder is gone" in caplog.text
-    assert "/srv/q" in caplog.text
+    folder = tmp_path / "q"
+    folder.mkdir()
+    claims = iter(range(99))
+
+    def claim_many(*_args, **_kwargs):
+        if next(claims) == 0:
+            return []
+        folder.rename(tmp_path / "elsewhere")
+        if then == "another folder":
+            folder.mkdir()
+        raise QueueUnavailable(f"can't read {folder}")
+
+    gone = proxy(queue, url=str(folder), claim_many=claim_many, wait=lambda seconds: False)
+    assert start(gone, lambda payload: None).ended() == 1
+    assert "folder is gone" in caplog.text
+    assert str(folder) in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_a_folder_that_only_can_not_be_read_for_a_while_does_not_end_the_worker(
+    queue, start, proxy, tmp_path
+):
+    errors = [QueueUnavailable("input/output error")] * 3
+    claim_many = failing(queue.claim_many, errors)
+    queue.push(1, id="a")
+    broken = proxy(queue, url=str(tmp_path), claim_many=claim_many)
+    assert start(broken, lambda payload: None, drain=True).ended() == 0
+    assert queue.get("a").state == "completed"
 
 
 def test_an_error_that_will_not_go_away_ends_the_worker_with_1(queue, start, proxy, caplog):
