@@ -163,6 +163,9 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             raise InvalidConfig(f"the variable {variable} is unknown; {near}")
         key = known[variable]
         settings[key] = _parsed(environment[variable], _KINDS[key], f"the variable {variable}")
+        if key in _PATHS:
+            # Where no shell did it: systemd and Docker pass variables on as they are.
+            settings[key] = os.path.expanduser(settings[key])  # noqa: PTH111 - it may be a URL
     return settings
 
 

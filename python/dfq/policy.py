@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +18,8 @@ Finished = Literal["keep", "archive", "drop"]
 
 def nearest(key: str, known: list[str]) -> str:
     """The ending of an error about an unknown key: names the nearest known one."""
+    import difflib  # only a mistake needs it
+
     close = difflib.get_close_matches(key, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
 

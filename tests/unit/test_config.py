@@ -132,6 +132,12 @@ def test_a_url_in_the_file_stays_as_it_is(tmp_path):
     assert load(tmp_path).queue_url == "memory://x"
 
 
+def test_a_home_in_a_variable_is_found_without_a_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(tmp_path, DFQ_QUEUE_URL="~/jobs").queue_url == str(tmp_path / "jobs")
+    assert load(tmp_path, DFQ_QUEUE_URL="memory://~").queue_url == "memory://~"
+
+
 def test_a_file_that_is_not_toml_is_told_with_its_line(tmp_path):
     path = write(tmp_path, "a = 1\nb =\n")
     with pytest.raises(InvalidConfig, match=rf"{path}: this is not TOML: .*line 2"):

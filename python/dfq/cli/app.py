@@ -18,6 +18,10 @@ BUG = 70
 IO_ERROR = 74
 
 
+class PipeClosed(Exception):
+    """Whoever read our output went away."""
+
+
 class Dfq(click.Group):
     """A group that imports a command's module only when the command is used."""
 
@@ -63,6 +67,13 @@ class Dfq(click.Group):
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code).rjust(3), text) for code, text in EXIT_CODES])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Click would answer a closed pipe itself, as any failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run and exit with the code of the outcome."""
         type(self).debug = False
@@ -79,7 +90,7 @@ class Dfq(click.Group):
             return error.exit_code
         except (click.Abort, KeyboardInterrupt):
             return INTERRUPTED
-        except BrokenPipeError:
+        except (PipeClosed, BrokenPipeError):
             _silence_stdout()
             return BROKEN_PIPE
         except DfqError as error:

@@ -12,8 +12,10 @@ from dfq.cli.output import counted, json_line, line
 
 if TYPE_CHECKING:
     from dfq.handler import Context
-    from dfq.policy import Policy
     from dfq.queue import Queue
+
+#: Nobody wants to wait long for a demonstration.
+POLICY = {"max_attempts": 2, "retry": {"base_seconds": 0.05, "cap_seconds": 0.1}}
 
 
 @dfq_command("dfq demo", "dfq demo --tasks 10 --json")
@@ -36,11 +38,14 @@ def command(ctx: click.Context, tasks: int, as_json: bool, quiet: bool | None) -
     and which commands to try on it. Nothing else on this machine is touched.
     """
     import tempfile
+    from pathlib import Path
 
     import dfq
+    from dfq.cli.policy_file import write_policy
 
     folder = tempfile.mkdtemp(prefix="dfq-demo-")
-    with dfq.open(f"{folder}/jobs", policy=_policy()) as queue:
+    write_policy(Path(folder, "jobs"), POLICY, None, update=False)
+    with dfq.open(f"{folder}/jobs") as queue:
         _push(queue, tasks)
         if not as_json:
             line(f"A queue is a folder; this one is {folder}/jobs")
@@ -53,12 +58,6 @@ def command(ctx: click.Context, tasks: int, as_json: bool, quiet: bool | None) -
         else:
             _tell(queue, f"{folder}/jobs", folder)
     ctx.exit(exit_code)
-
-
-def _policy() -> Policy:
-    from dfq.policy import Policy, RetryPolicy
-
-    return Policy(max_attempts=2, retry=RetryPolicy(base_seconds=0.05, cap_seconds=0.1))
 
 
 def _push(queue: Queue, count: int) -> None:

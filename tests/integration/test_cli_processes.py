@@ -1,0 +1,236 @@
+"""The command line as a process of its own, on a folder."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+import dfq
+
+PACKAGE = Path(dfq.__file__).parents[1]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("DFQ_")}
+    return {**clean, "PYTHONPATH": str(PACKAGE), "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def run(tmp_path, environment):
+    def run(*words, stdin="", **variables):
+        return subprocess.run(
+            [sys.executable, "-m", "dfq", *words],
+            input=stdin,
+            cwd=tmp_path,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+def test_push_work_and_look_in_three_processes(run):
+    assert run("push", "jobs", "-", stdin='{"n": 1}\n{"n": 2}\n').stdout == "pushed 2 tasks\n"
+    worked = run("worker", "jobs", "--exec", "cat", "--drain")
+    assert worked.returncode == 0, worked.stderr
+    stats = orjson.loads(run("stats", "jobs", "--json").stdout)
+    assert (stats["completed"], stats["pending"]) == (2, 0)
+    results = [
+        orjson.loads(line)["result"] for line in run("ls", "jobs", "--json").stdout.splitlines()
+    ]
+    assert sorted(result["n"] for result in results) == [1, 2]
+
+
+def test_a_handler_is_found_where_the_worker_is_started(run, tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "mod.py").write_text("def function(payload):\n    return payload + 1\n")
+    run("push", "jobs", "41", "--id", "t")
+    assert run("worker", "jobs", "--handler", "pkg.mod:function", "--drain").returncode == 0
+    assert orjson.loads(run("show", "jobs", "t", "--json").stdout)["result"] == 42
+
+
+def test_the_policy_that_init_wrote_holds(run):
+    assert run("init", "jobs", "--max-attempts", "1").returncode == 0
+    run("push", "jobs", "1", "--id", "t")
+    assert run("worker", "jobs", "--exec", "false", "--once").returncode == 1
+    record = orjson.loads(run("show", "jobs", "t", "--json").stdout)
+    assert (record["state"], record["attempts"]) == ("failed", 1)
+
+
+def test_init_makes_a_flat_queue(run, tmp_path):
+    run("init", "jobs", "--layout", "flat")
+    run("push", "jobs", "1", "--id", "t")
+    assert (tmp_path / "jobs" / "pending" / "t" / "task.json").exists()
+
+
+def test_a_program_pushes_into_the_queue_it_works_for(run, tmp_path):
+    (tmp_path / "again.sh").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m dfq push "from=$DFQ_TASK_ID" --id child\n'
+    )
+    (tmp_path / "again.sh").chmod(0o755)
+    run("push", "jobs", "1", "--id", "parent")
+    worked = run("worker", "jobs", "--exec", "./again.sh", "--once")
+    assert worked.returncode == 0, worked.stderr
+    child = orjson.loads(run("show", "jobs", "child", "--json").stdout)
+    assert child["payload"] == {"from": "parent"}
+
+
+def test_a_reader_that_goes_away_is_no_error(run, tmp_path, environment):
+    run("push", "jobs", "-", stdin="1\n" * 3000)
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "dfq", "ls", "jobs", "--json"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert listing.stdout is not None
+    listing.stdout.readline()
+    listing.stdout.close()
+    assert listing.stderr is not None
+    said = listing.stderr.read()
+    listing.stderr.close()
+    assert listing.wait(timeout=60) == 141
+    assert said == b""
+
+
+def test_ctrl_c_ends_top_with_130_and_without_a_traceback(run, tmp_path, environment):
+    run("push", "jobs", "1")
+    top = subprocess.Popen(
+        [sys.executable, "-m", "dfq", "top", "jobs", "--json", "--interval", "30"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert top.stdout is not None
+    assert orjson.loads(top.stdout.readline())["ready"] == 1
+    top.send_signal(signal.SIGINT)
+    _, said = top.communicate(timeout=60)
+    assert top.returncode == 130
+    assert b"Traceback" not in said
+
+
+def test_q_ends_top_on_a_terminal(run, tmp_path, environment):
+    run("push", "jobs", "1")
+    master, slave = pty.openpty()
+    top = subprocess.Popen(
+        [sys.executable, "-m", "dfq", "top", "jobs", "--interval", "30"],
+        cwd=tmp_path,
+        env={**environment, "TERM": "xterm"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    try:
+        shown = b""
+        while b"q quits" not in shown:
+            shown += os.read(master, 65536)
+        os.write(master, b"q")
+        assert top.wait(timeout=60) == 0
+    finally:
+        os.close(master)
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [(b"n\n", 130, 1), (b"y\n", 0, 0)])
+def test_purge_asks_on_a_terminal(run, tmp_path, environment, answer, code, left):
+    run("push", "jobs", "1")
+    master, slave = pty.openpty()
+    purge = subprocess.Popen(
+        [sys.executable, "-m", "dfq", "purge", "jobs"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    try:
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(master, 65536)
+        os.write(master, answer)
+        assert purge.wait(timeout=60) == code
+    finally:
+        os.close(master)
+    assert orjson.loads(run("stats", "jobs", "--json").stdout)["pending"] == left
+
+
+def test_a_progress_bar_is_drawn_on_a_terminal(run, tmp_path, environment):
+    (tmp_path / "rows.jsonl").write_text("1\n" * 5000)
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "dfq", "push", "jobs", "--file", "rows.jsonl"],
+        cwd=tmp_path,
+        env={**environment, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+    ) as push:
+        os.close(slave)
+        shown = b""
+        try:
+            while chunk := os.read(master, 65536):
+                shown += chunk
+        except OSError:  # the other end of the terminal is closed
+            pass
+        finally:
+            os.close(master)
+        assert push.stdout is not None
+        assert push.stdout.read() == b"pushed 5,000 tasks\n"
+    assert b"pushing rows.jsonl" in shown
+
+
+HEAVY = "asyncio csv difflib email logging multiprocessing rich subprocess tempfile tomllib urllib"
+
+
+def test_stats_imports_nothing_heavy(run, tmp_path, environment):
+    run("push", "jobs", "1")
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "sys.argv = ['dfq', 'stats', 'jobs']\n"
+        "from dfq.cli import main\n"
+        "main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    modules = set(ran.stderr.split())
+    assert "dfq.cli.commands.stats" in modules
+    assert not modules & set(HEAVY.split())
+    assert not modules & {f"dfq.cli.commands.{name}" for name in ("push", "worker", "ls", "top")}
+
+
+def test_a_folder_that_may_not_be_written_is_told(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = run("push", "file/jobs", "1")
+    assert ran.returncode == 74
+    assert "Traceback" not in ran.stderr
+    assert "file/jobs" in ran.stderr
+
+
+def test_the_command_is_installed_under_its_name(environment):
+    from importlib.metadata import entry_points
+
+    (entry,) = entry_points(group="console_scripts", name="dfq")
+    assert entry.value == "dfq.cli:main"
