@@ -32,7 +32,17 @@ from dfq.errors import (
 from dfq.lease import Lease
 from dfq.payload import JSON, decode
 from dfq.policy import Policy
-from dfq.record import EVERYTHING, Filter, Finding, Outcome, Pushed, Record, State, Stats, SweepReport
+from dfq.record import (
+    EVERYTHING,
+    Filter,
+    Finding,
+    Outcome,
+    Pushed,
+    Record,
+    State,
+    Stats,
+    SweepReport,
+)
 from dfq.task import NewTask, check_id
 
 T = TypeVar("T")
@@ -113,9 +123,13 @@ class FileQueue(EngineQueue):
     def _push(self, tasks: List[NewTask]) -> List[Pushed]:
         areas = _told(self.core.push, [task_arguments(task) for task in tasks])
         return [
-            Pushed(task.id, created=area is None, state=area)
+            Pushed(task.id, created=True) if area is None else self._duplicate(task.id, area)
             for task, area in zip(tasks, areas, strict=True)
         ]
+
+    def _duplicate(self, task_id: str, area: str) -> Pushed:
+        record = self.get(task_id) if area == "pending" else None
+        return Pushed(task_id, created=False, state=area if record is None else record.state)
 
     def _claim(
         self, limit: int, worker_id: str, lease_seconds: float, filter: Filter
@@ -155,7 +169,8 @@ class FileQueue(EngineQueue):
         return Lease(task=lease.task, **renewed)
 
     def _ack(self, lease: Lease, result: bytes | None) -> None:
-        _told(self.core.ack, lease.task.id, lease.lease_id, lease.fence, result)
+        identity = (lease.task.id, lease.lease_id, lease.fence)
+        _told(self.core.ack, *identity, result, self._moment())
 
     def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
         again = _told(

@@ -70,7 +70,7 @@ def _tasks(queue: Queue) -> list[Finding]:
         findings.append(Finding("warning", queue.url, "the queue is paused", "dfq resume"))
     if stats.failed:
         advice = "dfq ls --state failed; dfq requeue brings one back"
-        findings.append(Finding("warning", queue.url, f"{stats.failed} tasks failed", advice))
+        findings.append(Finding("ok", queue.url, f"failed tasks: {stats.failed}", advice))
     if stats.stuck:
         for record in queue.list("blocked", limit=_NAMED):
             for dependency, state in record.blocked_by.items():

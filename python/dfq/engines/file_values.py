@@ -82,9 +82,7 @@ def task_from(fields: dict[str, Any], policy: Policy, now: float) -> Task:
     return _frozen(Task, fields)
 
 
-def lease_from(
-    task: dict[str, Any], fields: dict[str, Any], policy: Policy, now: float
-) -> Lease:
+def lease_from(task: dict[str, Any], fields: dict[str, Any], policy: Policy, now: float) -> Lease:
     """A lease and its task, as the core tells them."""
     fields["task"] = task_from(task, policy, now)
     return _frozen(Lease, fields)

@@ -98,7 +98,7 @@ class Store:
             for waiting_id in self._waiting.pop(entry.task.id, ()):
                 waiting = self.entries[waiting_id]
                 waiting.unmet.discard(entry.task.id)
-                if waiting.place == "pending" and not waiting.held and not waiting.unmet:
+                if waiting.place == "pending" and not waiting.unmet:
                     self.offer(waiting)
 
     def remove(self, entry: Entry) -> None:

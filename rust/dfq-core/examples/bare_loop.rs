@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! bare_loop push  DIR COUNT     build aside and rename in, nothing synced
-//! bare_loop drain DIR THREADS   list in parallel, then claim + read + ack every task
+//! bare_loop drain DIR THREADS   watch and list all shards, then claim + read + ack every task
 //! bare_loop scan  DIR THREADS   list in parallel
 //! bare_loop read  DIR THREADS   list in parallel, and read every task.json
 //! ```
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use rustix::fs::{self, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{self, inotify, AtFlags, Mode, OFlags, RawDir, ResolveFlags};
 
 const SHARDS: usize = 256;
 /// task.json: a payload of 300 bytes and its envelope.
@@ -48,10 +48,11 @@ impl Task {
     }
 }
 
-/// The two handles a queue keeps open while it runs.
+/// The handles a queue keeps open while it runs.
 struct Queue {
     root: OwnedFd,
     lock: OwnedFd,
+    watch: OwnedFd,
 }
 
 impl Queue {
@@ -65,7 +66,20 @@ impl Queue {
         let root = fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         let lock = fs::openat(&root, "lock", flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Self { root, lock })
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+        Ok(Self { root, lock, watch })
+    }
+
+    fn watch_shards(&self) -> Result<()> {
+        let flags = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+        for shard in 0..SHARDS {
+            let path = format!(
+                "/proc/self/fd/{}/pending/{shard:02x}",
+                self.root.as_raw_fd()
+            );
+            inotify::add_watch(&self.watch, path, flags)?;
+        }
+        Ok(())
     }
 
     fn push(&self, task: &Task, body: &[u8]) -> Result<()> {
@@ -74,11 +88,20 @@ impl Queue {
         let file = create(directory.as_fd(), c"task.json")?;
         rustix::io::write(&file, body)?;
         drop((file, directory));
-        Ok(fs::renameat(&self.root, &task.scratch, &self.root, &task.pending)?)
+        Ok(fs::renameat(
+            &self.root,
+            &task.scratch,
+            &self.root,
+            &task.pending,
+        )?)
     }
 
     fn claim(&self, task: &Task, lease: &[u8], buffer: &mut [u8]) -> Result<()> {
+        // Did anything come in? Is the queue paused? Both answers are no.
+        let _ = rustix::io::read(&self.watch, &mut *buffer);
+        let _ = fs::statat(&self.root, "paused", AtFlags::SYMLINK_NOFOLLOW);
         let directory = self.open_task(&task.pending)?;
+        fs::fstat(&directory)?;
         let file = create(directory.as_fd(), c"lease.json")?;
         read_file(directory.as_fd(), c"task.json", buffer)?;
         rustix::io::write(&file, lease)?;
@@ -98,7 +121,13 @@ impl Queue {
     fn open_task(&self, path: &str) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-        Ok(fs::openat2(&self.root, path, flags, Mode::empty(), resolve)?)
+        Ok(fs::openat2(
+            &self.root,
+            path,
+            flags,
+            Mode::empty(),
+            resolve,
+        )?)
     }
 
     fn lock_byte(&self, kind: libc::c_int, byte: usize) -> Result<()> {
@@ -140,8 +169,9 @@ fn shuffle(tasks: &mut [Task]) {
 
 fn push_all(root: &Path, count: usize) -> Result<(usize, f64)> {
     let queue = Queue::open(root)?;
-    let mut tasks: Vec<Task> =
-        (0..count).map(|number| Task::new(number % SHARDS, &format!("bare-{number:020}"))).collect();
+    let mut tasks: Vec<Task> = (0..count)
+        .map(|number| Task::new(number % SHARDS, &format!("bare-{number:020}")))
+        .collect();
     shuffle(&mut tasks);
     let body = [b'x'; TASK_BYTES];
     let start = Instant::now();
@@ -156,6 +186,7 @@ fn drain_all(root: &Path, threads: usize) -> Result<(usize, f64)> {
     let lease = [b'x'; LEASE_BYTES];
     let mut buffer = [0_u8; BUFFER_BYTES];
     let start = Instant::now();
+    queue.watch_shards()?;
     let mut tasks = list_all(root, threads, false)?;
     shuffle(&mut tasks);
     for task in &tasks {
@@ -179,7 +210,10 @@ fn count(names: &[u8]) -> usize {
 fn list_all(root: &Path, threads: usize, contents: bool) -> Result<Vec<Task>> {
     let mut tasks = Vec::new();
     for (shard, names) in read_names(root, threads, contents)? {
-        for name in names.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        for name in names
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
             tasks.push(Task::new(shard, std::str::from_utf8(name)?));
         }
     }
@@ -199,13 +233,18 @@ fn read_names(root: &Path, threads: usize, contents: bool) -> Result<Vec<(usize,
                 return Ok(());
             }
             let names = read_shard(root.as_fd(), shard, contents, &mut buffer)?;
-            found.lock().map_err(|_| "a thread panicked")?.push((shard, names));
+            found
+                .lock()
+                .map_err(|_| "a thread panicked")?
+                .push((shard, names));
         }
     };
     std::thread::scope(|scope| -> Result<()> {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         work()?;
-        others.into_iter().try_for_each(|other| other.join().map_err(|_| "a thread panicked")?)
+        others
+            .into_iter()
+            .try_for_each(|other| other.join().map_err(|_| "a thread panicked")?)
     })?;
     Ok(found.into_inner().map_err(|_| "a thread panicked")?)
 }

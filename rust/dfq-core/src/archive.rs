@@ -55,7 +55,13 @@ impl Row {
         ];
         let mut record = Vec::with_capacity(self.task.len() + self.result.len() + 128);
         for field in fields {
-            record.extend(field.iter().map(|b| if matches!(*b, 0x1c..=0x1f | b'\n' | b'\r') { b' ' } else { *b }));
+            record.extend(field.iter().map(|b| {
+                if matches!(*b, 0x1c..=0x1f | b'\n' | b'\r') {
+                    b' '
+                } else {
+                    *b
+                }
+            }));
             record.push(FIELD_END);
         }
         record.push(RECORD_END);
@@ -93,11 +99,8 @@ pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
     }
     for (day, bytes) in by_day {
         let path = format!("{FOLDER}/{day}.usv");
-        let flags = OFlags::RDWR
-            | OFlags::CREATE
-            | OFlags::APPEND
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(root.fd(), &path, flags, sys::FILE_MODE).map_err(failed)?;
         let size = fs::fstat(&file).map_err(failed)?.st_size;
         if size > 0 {
@@ -162,15 +165,13 @@ fn each_record(root: &Root, mut visit: impl FnMut(&[u8]) -> bool) -> Result<()> 
     for path in days(root)? {
         let failed = |errno| Error::io("read", &path, errno);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file =
-            fs::openat(root.fd(), &path, flags, fs::Mode::empty()).map_err(failed)?;
+        let file = fs::openat(root.fd(), &path, flags, fs::Mode::empty()).map_err(failed)?;
         let mut reader = BufReader::with_capacity(256 * 1024, std::fs::File::from(file));
         let mut record = Vec::new();
         loop {
             record.clear();
             let read = reader.read_until(RECORD_END, &mut record);
-            let read = read
-                .map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+            let read = read.map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
             if read == 0 {
                 break;
             }

@@ -17,12 +17,17 @@ fn mix(mut z: u64) -> u64 {
 impl Chance {
     /// A source that starts from `seed`.
     pub fn new(seed: u128) -> Chance {
-        Chance { key: (seed >> 64) as u64, counter: AtomicU64::new(seed as u64) }
+        Chance {
+            key: (seed >> 64) as u64,
+            counter: AtomicU64::new(seed as u64),
+        }
     }
 
     /// 64 random bits.
     pub fn next(&self) -> u64 {
-        let count = self.counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let count = self
+            .counter
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         mix(count ^ mix(self.key ^ u64::from(std::process::id())))
     }
 

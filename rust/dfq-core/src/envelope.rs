@@ -140,9 +140,10 @@ impl Envelope {
         let broken = |e: serde_json::Error| Damage::Broken(format!("task.json: {e}"));
         match serde_json::from_slice::<Envelope>(content) {
             Ok(envelope) if envelope.dfq > VERSION => Err(Damage::Newer(envelope.dfq)),
-            Ok(envelope) if envelope.id != id => {
-                Err(Damage::Broken(format!("task.json belongs to the task {:?}", envelope.id)))
-            }
+            Ok(envelope) if envelope.id != id => Err(Damage::Broken(format!(
+                "task.json belongs to the task {:?}",
+                envelope.id
+            ))),
             Ok(envelope) => Ok(envelope),
             Err(error) => match serde_json::from_slice::<Probe>(content) {
                 Ok(Probe { dfq: Some(version) }) if version > VERSION => {
@@ -204,11 +205,23 @@ mod tests {
 
     #[test]
     fn damage_is_told_from_a_newer_version() {
-        for text in ["", "{", "{\"dfq\":1}", "\u{fffd}x", r#"{"dfq":1,"id":"b","payload":1}"#] {
-            assert!(matches!(Envelope::parse("a", text.as_bytes()), Err(Damage::Broken(_))));
+        for text in [
+            "",
+            "{",
+            "{\"dfq\":1}",
+            "\u{fffd}x",
+            r#"{"dfq":1,"id":"b","payload":1}"#,
+        ] {
+            assert!(matches!(
+                Envelope::parse("a", text.as_bytes()),
+                Err(Damage::Broken(_))
+            ));
         }
         let newer = r#"{"dfq":2,"whatever":true}"#;
-        assert_eq!(Envelope::parse("a", newer.as_bytes()).unwrap_err(), Damage::Newer(2));
+        assert_eq!(
+            Envelope::parse("a", newer.as_bytes()).unwrap_err(),
+            Damage::Newer(2)
+        );
     }
 
     #[test]

@@ -66,7 +66,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of a kind, with its message.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into() }
+        Error {
+            kind,
+            message: message.into(),
+        }
     }
 
     /// A failed system call: what was tried, on what.
@@ -76,10 +79,14 @@ impl Error {
             Errno::NOSPC | Errno::DQUOT => {
                 (Kind::DiskFull, "free some space; what was pushed is safe")
             }
-            Errno::ROFS => (Kind::Unavailable, "the disk is read-only; remount it or check it"),
-            Errno::ACCESS | Errno::PERM => {
-                (Kind::Unavailable, "check who owns the folder and its permissions")
-            }
+            Errno::ROFS => (
+                Kind::Unavailable,
+                "the disk is read-only; remount it or check it",
+            ),
+            Errno::ACCESS | Errno::PERM => (
+                Kind::Unavailable,
+                "check who owns the folder and its permissions",
+            ),
             Errno::IO => (Kind::Unavailable, "the disk reports an error; check it"),
             Errno::MFILE | Errno::NFILE => (Kind::Unavailable, "raise the limit of open files"),
             _ => (Kind::Unavailable, "check the folder"),

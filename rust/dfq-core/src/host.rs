@@ -22,7 +22,10 @@ impl Identity {
     pub fn current() -> Self {
         let pid = std::process::id();
         Identity {
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             boot_id: boot_id(),
             pid,
             pid_start: process(pid).and_then(|p| p.start),
@@ -42,7 +45,10 @@ pub enum Life {
 
 /// Whether the process of a lease from this boot and this pid namespace still lives.
 pub fn life_of(pid: u32, pid_start: Option<u64>) -> Life {
-    let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
+    let Some(raw) = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    else {
         return Life::MayLive;
     };
     // The signal 0 asks the kernel itself: a /proc that hides other users' processes can't lie.
@@ -67,12 +73,19 @@ fn process(pid: u32) -> Option<Process> {
     // The name is in parentheses and may hold anything, so count from the last one.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let ended = matches!(fields.next(), Some("Z" | "X" | "x"));
-    Some(Process { start: fields.nth(18).and_then(|s| s.parse().ok()), ended })
+    Some(Process {
+        start: fields.nth(18).and_then(|s| s.parse().ok()),
+        ended,
+    })
 }
 
 fn pid_namespace() -> Option<u64> {
     let link = fs::read_link("/proc/self/ns/pid").ok()?;
-    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    link.to_str()?
+        .strip_prefix("pid:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -99,7 +112,9 @@ fn boot_id() -> String {
     if status != 0 {
         return String::new();
     }
-    String::from_utf8_lossy(&buffer[..length]).trim_end_matches('\0').to_owned()
+    String::from_utf8_lossy(&buffer[..length])
+        .trim_end_matches('\0')
+        .to_owned()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]

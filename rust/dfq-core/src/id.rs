@@ -10,7 +10,9 @@ pub fn is_valid(name: &[u8]) -> bool {
     !name.is_empty()
         && name.len() <= MAX_LENGTH
         && name[0] != b'.'
-        && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && name
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 /// The shard of an id: the first byte of its sha256.
@@ -48,10 +50,27 @@ mod tests {
 
     #[test]
     fn an_id_is_a_plain_file_name() {
-        for good in ["a", "a.b", "2026-01-22-001-x7m", "-x", "_y", &"k".repeat(200)] {
+        for good in [
+            "a",
+            "a.b",
+            "2026-01-22-001-x7m",
+            "-x",
+            "_y",
+            &"k".repeat(200),
+        ] {
             assert!(is_valid(good.as_bytes()), "{good}");
         }
-        for bad in ["", ".", "..", ".hidden", "a/b", "a\0b", "é", "a b", &"k".repeat(201)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "a/b",
+            "a\0b",
+            "é",
+            "a b",
+            &"k".repeat(201),
+        ] {
             assert!(!is_valid(bad.as_bytes()), "{bad}");
         }
     }

@@ -80,7 +80,9 @@ impl Shard {
 
     fn find(&self, name: &[u8]) -> Option<usize> {
         let hash = self.hasher.hash_one(name);
-        self.table.find(hash, |slot| self.name(*slot as usize) == name).map(|slot| *slot as usize)
+        self.table
+            .find(hash, |slot| self.name(*slot as usize) == name)
+            .map(|slot| *slot as usize)
     }
 
     /// The slot of `name`, and whether it is new. None: the shard is full.
@@ -225,7 +227,9 @@ impl Filter {
         (self.project.is_none() || self.project.as_deref() == project)
             && self.labels.iter().all(|label| labels.contains(label))
             && self.names.as_ref().is_none_or(|names| {
-                names.iter().any(|wanted| wanted == name.unwrap_or_default())
+                names
+                    .iter()
+                    .any(|wanted| wanted == name.unwrap_or_default())
             })
     }
 
@@ -256,7 +260,11 @@ pub struct Index {
 impl Index {
     /// An empty index of so many shard directories.
     pub fn new(shard_count: usize) -> Index {
-        let unread = Group { name: None, project: None, labels: Vec::new() };
+        let unread = Group {
+            name: None,
+            project: None,
+            labels: Vec::new(),
+        };
         Index {
             shards: (0..shard_count).map(|_| Shard::default()).collect(),
             ready: BTreeMap::new(),
@@ -303,7 +311,9 @@ impl Index {
 
     /// The entry of a task, if it is known.
     pub fn find(&self, shard: u8, name: &[u8]) -> Option<Ref> {
-        self.shards[usize::from(shard)].find(name).map(|slot| Ref::new(shard, slot))
+        self.shards[usize::from(shard)]
+            .find(name)
+            .map(|slot| Ref::new(shard, slot))
     }
 
     /// What is known about an entry.
@@ -349,7 +359,10 @@ impl Index {
     /// Notes that a task waits for `dependency`.
     pub fn set_blocked(&mut self, entry: Ref, dependency: &str) {
         self.entry_mut(entry).place = Place::Blocked;
-        self.blocked.entry(dependency.to_owned()).or_default().push(entry);
+        self.blocked
+            .entry(dependency.to_owned())
+            .or_default()
+            .push(entry);
     }
 
     /// Notes an unreadable task; look again at `check_boot_ms`.
@@ -381,9 +394,14 @@ impl Index {
 
     /// Entries whose envelope was not read yet, taken out of the ready order.
     pub fn take_unread(&mut self) -> Vec<Ref> {
-        let unread =
-            self.ready.remove(&(Reverse(NORMAL_PRIORITY), UNREAD)).unwrap_or_default();
-        unread.into_iter().filter(|entry| self.place(*entry) == Place::Ready).collect()
+        let unread = self
+            .ready
+            .remove(&(Reverse(NORMAL_PRIORITY), UNREAD))
+            .unwrap_or_default();
+        unread
+            .into_iter()
+            .filter(|entry| self.place(*entry) == Place::Ready)
+            .collect()
     }
 
     /// Takes a random entry of the highest wanted priority out of the ready order.
@@ -417,13 +435,21 @@ impl Index {
         let wanted = |key: &(Reverse<i16>, u32)| {
             filter.wants_priority(key.0 .0) && {
                 let group = &self.groups[key.1 as usize];
-                filter.wants(group.name.as_deref(), group.project.as_deref(), &group.labels)
+                filter.wants(
+                    group.name.as_deref(),
+                    group.project.as_deref(),
+                    &group.labels,
+                )
             }
         };
         let first = *self.ready.keys().find(|key| wanted(key))?;
         // Among the groups of this priority, weighted by size.
         let range = (first.0, 0)..=(first.0, u32::MAX);
-        let peers: Vec<_> = self.ready.range(range).filter(|(key, _)| wanted(key)).collect();
+        let peers: Vec<_> = self
+            .ready
+            .range(range)
+            .filter(|(key, _)| wanted(key))
+            .collect();
         if peers.len() == 1 {
             return Some(first);
         }
@@ -468,8 +494,9 @@ impl Index {
 
     /// Makes unreadable tasks ready for a second look.
     pub fn promote_damaged(&mut self, boot_ms: i64) -> Vec<Ref> {
-        let (due, later) =
-            std::mem::take(&mut self.damaged).into_iter().partition(|(at, _)| *at <= boot_ms);
+        let (due, later) = std::mem::take(&mut self.damaged)
+            .into_iter()
+            .partition(|(at, _)| *at <= boot_ms);
         self.damaged = later;
         let due: Vec<(i64, Ref)> = due;
         due.into_iter()
@@ -522,7 +549,10 @@ impl Index {
     /// When the next foreign lease or damaged task is to be looked at, in boot time.
     pub fn next_check_boot_ms(&self) -> Option<i64> {
         let lease = self.leased.peek().map(|Reverse((check, _))| *check);
-        lease.into_iter().chain(self.damaged.iter().map(|(at, _)| *at)).min()
+        lease
+            .into_iter()
+            .chain(self.damaged.iter().map(|(at, _)| *at))
+            .min()
     }
 
     /// How many tasks are known to be pending.
@@ -543,7 +573,9 @@ mod tests {
     fn counter() -> impl FnMut() -> u64 {
         let mut n = 0u64;
         move || {
-            n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            n = n
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             n >> 33
         }
     }
@@ -575,7 +607,10 @@ mod tests {
         let fresh = shard.replace_with(b"b/c/d/");
         assert_eq!(fresh.len(), 1);
         assert!(shard.find(b"a").is_none());
-        assert_eq!(shard.entries[shard.find(b"b").unwrap()].place, Place::Leased);
+        assert_eq!(
+            shard.entries[shard.find(b"b").unwrap()].place,
+            Place::Leased
+        );
     }
 
     #[test]

@@ -83,8 +83,7 @@ impl Lease {
     pub fn standing(&self, me: &Identity, network: bool, age_ms: i64, now: Now) -> Standing {
         let same_boot = !self.boot_id.is_empty() && self.boot_id == me.boot_id;
         if same_boot {
-            let same_pids =
-                self.pid_namespace.is_some() && self.pid_namespace == me.pid_namespace;
+            let same_pids = self.pid_namespace.is_some() && self.pid_namespace == me.pid_namespace;
             if same_pids && host::life_of(self.pid, self.pid_start) == Life::Gone {
                 return Standing::Stale(format!(
                     "worker {} (process {} on {}) is gone",
@@ -98,7 +97,9 @@ impl Lease {
                     self.lease_ms / 1000
                 ));
             }
-            return Standing::Held { until_boot_ms: Some(self.expires_boot_ms) };
+            return Standing::Held {
+                until_boot_ms: Some(self.expires_boot_ms),
+            };
         }
         // A local disk belongs to one machine: its other boots are over. Over a network the
         // same name may be a second machine made from the same image, so only time counts.
@@ -116,7 +117,9 @@ impl Lease {
                 self.lease_ms / 1000
             ));
         }
-        Standing::Held { until_boot_ms: None }
+        Standing::Held {
+            until_boot_ms: None,
+        }
     }
 }
 
@@ -149,7 +152,10 @@ mod tests {
     }
 
     fn at(boot_ms: i64) -> Now {
-        Now { wall_ms: 0, boot_ms }
+        Now {
+            wall_ms: 0,
+            boot_ms,
+        }
     }
 
     fn is_stale(standing: &Standing) -> bool {
@@ -160,7 +166,10 @@ mod tests {
     fn a_lease_of_this_boot_ends_by_the_boot_clock_whatever_the_wall_clock_says() {
         let held = lease(&me());
         for wall_ms in [0, i64::MAX / 2] {
-            let now = Now { wall_ms, boot_ms: 4_999 };
+            let now = Now {
+                wall_ms,
+                boot_ms: 4_999,
+            };
             assert!(!is_stale(&held.standing(&me(), false, i64::MAX, now)));
         }
         assert!(is_stale(&held.standing(&me(), false, 0, at(5_000))));

@@ -78,13 +78,22 @@ impl LockFile {
     /// Takes lock number `which`, waiting a bounded time.
     pub fn take(&self, which: usize) -> Result<Guard<'_>> {
         let thread = self.threads[which].try_lock_for(PATIENCE).ok_or_else(|| {
-            Error::new(Kind::Busy, "another thread holds a lock of the queue; try again")
+            Error::new(
+                Kind::Busy,
+                "another thread holds a lock of the queue; try again",
+            )
         })?;
         let mut pause = Duration::from_micros(20);
         let mut waited = Duration::ZERO;
         loop {
             match self.fcntl(libc::F_SETLK, libc::F_WRLCK, which) {
-                Ok(_) => return Ok(Guard { lock: self, which, _thread: thread }),
+                Ok(_) => {
+                    return Ok(Guard {
+                        lock: self,
+                        which,
+                        _thread: thread,
+                    })
+                }
                 Err(errno) if errno == libc::EAGAIN || errno == libc::EACCES => {}
                 Err(libc::EINTR) => continue,
                 Err(errno) => {
@@ -102,7 +111,9 @@ impl LockFile {
     }
 
     fn busy(&self, which: usize) -> Error {
-        let holder = self.fcntl(libc::F_GETLK, libc::F_WRLCK, which).map_or(0, |l| l.l_pid);
+        let holder = self
+            .fcntl(libc::F_GETLK, libc::F_WRLCK, which)
+            .map_or(0, |l| l.l_pid);
         Error::new(
             Kind::Busy,
             format!(

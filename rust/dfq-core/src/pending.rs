@@ -101,7 +101,7 @@ impl Pending {
             return self.read_unread(root, false);
         }
         let since = now.boot_ms - self.looked_boot_ms;
-        let mut look = since >= SAFETY_POLL_MS || since < 0;
+        let mut look = !(0..SAFETY_POLL_MS).contains(&since);
         match &mut self.watch {
             Some(watch) => {
                 let events = watch.drain();
@@ -129,7 +129,11 @@ impl Pending {
             Layout::Sharded => {
                 self.watch_top(root, Target::PendingTop, "pending");
                 for shard in 0..=255 {
-                    self.watch_top(root, Target::Pending(shard), &root.shard_path(Area::Pending, shard));
+                    self.watch_top(
+                        root,
+                        Target::Pending(shard),
+                        &root.shard_path(Area::Pending, shard),
+                    );
                 }
             }
             Layout::Flat => self.watch_top(root, Target::Pending(0), "pending"),
@@ -141,7 +145,9 @@ impl Pending {
 
     fn watch_top(&mut self, root: &Root, target: Target, path: &str) {
         let Some(watch) = &mut self.watch else { return };
-        let Ok(dir) = sys::open_dir(root.fd(), path) else { return };
+        let Ok(dir) = sys::open_dir(root.fd(), path) else {
+            return;
+        };
         if watch.add(&dir, target).is_err() {
             self.watch = None;
         }
@@ -222,7 +228,11 @@ impl Pending {
                 Err(errno) => return Err(Error::io("look at", &path, errno)),
             };
             if mtime != view.mtime {
-                *view = View { mtime, seen_boot_ms: now.boot_ms, settled: false };
+                *view = View {
+                    mtime,
+                    seen_boot_ms: now.boot_ms,
+                    settled: false,
+                };
             } else if view.settled || mtime.is_none() {
                 continue;
             }
@@ -235,7 +245,8 @@ impl Pending {
         for shard in &moved {
             self.index.recheck_shard(*shard);
         }
-        self.read_shards(root, &moved).inspect_err(|_| self.distrust())
+        self.read_shards(root, &moved)
+            .inspect_err(|_| self.distrust())
     }
 
     fn read_shards(&mut self, root: &Root, moved: &[u8]) -> Result<()> {
@@ -248,9 +259,8 @@ impl Pending {
             .collect::<Vec<_>>();
         let results = scan::in_parallel(wanted, |(number, shard)| {
             let number = number as u8;
-            scan::list(root, Area::Pending, number).map(|Listing { names, foreign }| {
-                (number, shard.replace_with(&names), foreign)
-            })
+            scan::list(root, Area::Pending, number)
+                .map(|Listing { names, foreign }| (number, shard.replace_with(&names), foreign))
         });
         for result in results {
             let (shard, fresh, foreign) = result?;
@@ -280,7 +290,8 @@ impl Pending {
             .map(|entry| (entry, self.index.name(entry)))
             .collect();
         let found = scan::in_parallel(unread, |(entry, name)| {
-            let found = scan::read_task_at(root, Area::Pending, entry.shard(), &name, usize::MAX / 4);
+            let found =
+                scan::read_task_at(root, Area::Pending, entry.shard(), &name, usize::MAX / 4);
             (entry, found)
         });
         for (entry, found) in found {

@@ -39,7 +39,9 @@ impl Area {
 
     /// The area of this name.
     pub fn from_name(name: &str) -> Option<Area> {
-        [Area::Pending, Area::Completed, Area::Failed].into_iter().find(|a| a.name() == name)
+        [Area::Pending, Area::Completed, Area::Failed]
+            .into_iter()
+            .find(|a| a.name() == name)
     }
 
     fn index(self) -> usize {
@@ -104,7 +106,14 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = fs::open(path, flags, Mode::empty()).map_err(failed("open"))?;
         let mut made = false;
-        for area in ["pending", "completed", "failed", "tmp", "quarantine", "lanes"] {
+        for area in [
+            "pending",
+            "completed",
+            "failed",
+            "tmp",
+            "quarantine",
+            "lanes",
+        ] {
             made |= sys::ensure_dir(handle.as_fd(), area).map_err(|errno| match errno {
                 Errno::LOOP | Errno::NOTDIR => Error::new(
                     Kind::Unavailable,
@@ -180,7 +189,10 @@ impl Root {
             return Ok(Arc::clone(&part));
         }
         drop(part);
-        let fresh = ProcessPart { me: Identity::current(), locks: LockFile::of(self.fd())? };
+        let fresh = ProcessPart {
+            me: Identity::current(),
+            locks: LockFile::of(self.fd())?,
+        };
         let fresh = Arc::new(fresh);
         *self.process.write() = Arc::clone(&fresh);
         Ok(fresh)
@@ -189,10 +201,15 @@ impl Root {
     /// Fails if the folder was deleted while it was open.
     pub fn check_present(&self) -> Result<()> {
         match fs::fstat(&self.handle) {
-            Ok(stat) if stat.st_nlink > 0 && sys::exists(self.fd(), "pending") == Ok(true) => Ok(()),
+            Ok(stat) if stat.st_nlink > 0 && sys::exists(self.fd(), "pending") == Ok(true) => {
+                Ok(())
+            }
             Ok(_) => Err(Error::new(
                 Kind::Unavailable,
-                format!("the queue folder {} was deleted while it was open", self.path),
+                format!(
+                    "the queue folder {} was deleted while it was open",
+                    self.path
+                ),
             )),
             Err(errno) => Err(Error::io("look at", &self.path, errno)),
         }
@@ -252,8 +269,10 @@ impl Root {
     pub fn scratch_path(&self, nonce: &str) -> String {
         let count = self.scratch.fetch_add(1, Ordering::Relaxed);
         let part = self.process.read();
-        let (namespace, start) =
-            (part.me.pid_namespace.unwrap_or(0), part.me.pid_start.unwrap_or(0));
+        let (namespace, start) = (
+            part.me.pid_namespace.unwrap_or(0),
+            part.me.pid_start.unwrap_or(0),
+        );
         format!("tmp/{namespace}-{}-{start}-{nonce}-{count}", part.me.pid)
     }
 
@@ -287,10 +306,14 @@ impl Root {
 
 fn make_folders(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| {
-        let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
-        Error::io("make the folder", &path.to_string_lossy(), errno)
-    })
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            Error::io("make the folder", &path.to_string_lossy(), errno)
+        })
 }
 
 fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
@@ -301,8 +324,11 @@ fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
         Ok(Content::Foreign(what)) => return Err(wrong(what.into_owned())),
         Err(errno) => return Err(Error::io("read", &format!("{path}/queue.json"), errno)),
     };
-    let keys: LayoutKeys = serde_json::from_slice(&content)
-        .map_err(|e| wrong(format!("not JSON ({e}); mend it, or delete it for the defaults")))?;
+    let keys: LayoutKeys = serde_json::from_slice(&content).map_err(|e| {
+        wrong(format!(
+            "not JSON ({e}); mend it, or delete it for the defaults"
+        ))
+    })?;
     if let Some(version) = keys.dfq.filter(|v| *v > crate::envelope::VERSION) {
         return Err(Error::new(
             Kind::LayoutTooNew,
@@ -315,7 +341,9 @@ fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
     match keys.layout.as_deref() {
         None | Some("sharded") => Ok(Layout::Sharded),
         Some("flat") => Ok(Layout::Flat),
-        Some(other) => Err(wrong(format!("layout is {other:?}; it is \"sharded\" or \"flat\""))),
+        Some(other) => Err(wrong(format!(
+            "layout is {other:?}; it is \"sharded\" or \"flat\""
+        ))),
     }
 }
 
@@ -332,7 +360,11 @@ fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
         }
     })
     .map_err(failed)?;
-    Ok(if others > 0 && shards == 0 { Layout::Flat } else { Layout::Sharded })
+    Ok(if others > 0 && shards == 0 {
+        Layout::Flat
+    } else {
+        Layout::Sharded
+    })
 }
 
 /// Counts boots in boot.json, durably, and returns where this boot's fences start.
@@ -353,7 +385,10 @@ fn first_fence_of_this_boot(handle: &OwnedFd, locks: &LockFile, me: &Identity) -
         return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
     }
     let epoch = known.map_or(0, |b| b.epoch + 1);
-    let boot = BootFile { boot_id: me.boot_id.clone(), epoch };
+    let boot = BootFile {
+        boot_id: me.boot_id.clone(),
+        epoch,
+    };
     let bytes = serde_json::to_vec(&boot).unwrap_or_default();
     let write = || -> rustix::io::Result<()> {
         match fs::unlinkat(root, "tmp/boot.json", fs::AtFlags::empty()) {

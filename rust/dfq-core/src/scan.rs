@@ -41,10 +41,14 @@ pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
                 listing.names.push(b'/');
             }
         }
-        FileType::Directory => listing.foreign.push((name.to_vec(), "its name is not a task id")),
+        FileType::Directory => listing
+            .foreign
+            .push((name.to_vec(), "its name is not a task id")),
         FileType::Symlink => listing.foreign.push((name.to_vec(), "it is a symlink")),
         FileType::RegularFile if area == Area::Completed => {}
-        _ => listing.foreign.push((name.to_vec(), "it is not a directory")),
+        _ => listing
+            .foreign
+            .push((name.to_vec(), "it is not a directory")),
     })
     .map_err(|errno| Error::io("read", &path, errno))?;
     Ok(listing)

@@ -45,9 +45,17 @@ fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::
     let mut current: Option<OwnedFd> = None;
     while let Some(part) = parts.next() {
         let at = current.as_ref().map_or(root, |fd| fd.as_fd());
-        let step = if parts.peek().is_some() { HANDLE | OFlags::DIRECTORY } else { flags };
-        current =
-            Some(fs::openat(at, part, step | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
+        let step = if parts.peek().is_some() {
+            HANDLE | OFlags::DIRECTORY
+        } else {
+            flags
+        };
+        current = Some(fs::openat(
+            at,
+            part,
+            step | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
     }
     current.ok_or(Errno::NOENT)
 }
@@ -72,7 +80,9 @@ pub fn read_file(dir: BorrowedFd<'_>, name: &str, limit: usize) -> rustix::io::R
             return Ok(Content::Foreign(format!("{name} is a symlink").into()))
         }
         Err(Errno::NXIO | Errno::NODEV) => {
-            return Ok(Content::Foreign(format!("{name} is a socket or a device").into()))
+            return Ok(Content::Foreign(
+                format!("{name} is a socket or a device").into(),
+            ))
         }
         Err(errno) => return Err(errno),
     };
@@ -101,7 +111,9 @@ pub fn read_file(dir: BorrowedFd<'_>, name: &str, limit: usize) -> rustix::io::R
         content.reserve(content.len().max(2048));
     }
     if content.is_empty() && !is_regular(&fd)? {
-        return Ok(Content::Foreign(format!("{name} is not a regular file").into()));
+        return Ok(Content::Foreign(
+            format!("{name} is not a regular file").into(),
+        ));
     }
     Ok(Content::Whole(content))
 }
@@ -112,8 +124,7 @@ fn is_regular(fd: &OwnedFd) -> rustix::io::Result<bool> {
 
 /// Creates a file that must not exist yet, open for writing.
 pub fn create_exclusive(dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<OwnedFd> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     fs::openat(dir, name, flags, FILE_MODE)
 }
 
@@ -174,10 +185,7 @@ pub fn ensure_dir(root: BorrowedFd<'_>, path: &str) -> rustix::io::Result<bool> 
 }
 
 /// Calls `visit` with the name and type of every entry of a directory, `.` and `..` left out.
-pub fn each_entry(
-    dir: &OwnedFd,
-    mut visit: impl FnMut(&[u8], FileType),
-) -> rustix::io::Result<()> {
+pub fn each_entry(dir: &OwnedFd, mut visit: impl FnMut(&[u8], FileType)) -> rustix::io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         let mut buffer = Vec::with_capacity(32 * 1024);
@@ -206,8 +214,15 @@ pub fn each_entry(
 pub fn is_network(fd: &OwnedFd) -> bool {
     // NFS, SMB, SMB2/CIFS, 9p, FUSE (sshfs, s3fs…), Ceph, GlusterFS rides on FUSE, AFS, Lustre.
     const NETWORK: [u64; 9] = [
-        0x6969, 0x517b, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x6573_5546, 0x00c3_6400,
-        0x5346_414f, 0x0bd0_0bd0,
+        0x6969,
+        0x517b,
+        0xfe53_4d42,
+        0xff53_4d42,
+        0x0102_1997,
+        0x6573_5546,
+        0x00c3_6400,
+        0x5346_414f,
+        0x0bd0_0bd0,
     ];
     fs::fstatfs(fd).is_ok_and(|s| NETWORK.contains(&(s.f_type as u64 & 0xffff_ffff)))
 }

@@ -31,7 +31,9 @@ impl<'de> Deserialize<'de> for Stamp {
                 f.write_str("an ISO 8601 time or seconds since 1970")
             }
             fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Stamp, E> {
-                parse(v).map(Stamp).ok_or_else(|| E::custom(format!("{v:?} is not a time")))
+                parse(v)
+                    .map(Stamp)
+                    .ok_or_else(|| E::custom(format!("{v:?} is not a time")))
             }
             fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Stamp, E> {
                 Ok(Stamp(v.saturating_mul(1000)))
@@ -66,7 +68,11 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
     let mp = (5 * doy + 2) / 153;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
+    (
+        yoe + era * 400 + i64::from(month <= 2),
+        month,
+        doy - (153 * mp + 2) / 5 + 1,
+    )
 }
 
 /// Writes `2026-11-18T09:03:00.123Z`; years outside 0 to 9999 are clamped.
@@ -123,15 +129,23 @@ pub fn parse(text: &str) -> Option<i64> {
     if let Some(b'.' | b',') = rest.first() {
         let digits = rest[1..].iter().take_while(|b| b.is_ascii_digit()).count();
         for position in 0..3 {
-            ms = ms * 10 + if position < digits { i64::from(rest[1 + position] - b'0') } else { 0 };
+            ms = ms * 10
+                + if position < digits {
+                    i64::from(rest[1 + position] - b'0')
+                } else {
+                    0
+                };
         }
         rest = &rest[1 + digits..];
     }
     let offset_minutes = match rest {
         [] | [b'Z' | b'z'] => 0,
         [sign @ (b'+' | b'-'), zone @ ..] => {
-            let digits: Vec<i64> =
-                zone.iter().filter(|b| **b != b':').map(|b| i64::from(*b) - 48).collect();
+            let digits: Vec<i64> = zone
+                .iter()
+                .filter(|b| **b != b':')
+                .map(|b| i64::from(*b) - 48)
+                .collect();
             let (h, m) = match digits[..] {
                 [a, b] => (a * 10 + b, 0),
                 [a, b, c, d] => (a * 10 + b, c * 10 + d),
@@ -151,10 +165,20 @@ mod tests {
 
     #[test]
     fn a_stamp_survives_the_round_trip() {
-        for ms in [0, 1, 951_782_400_000, 1_795_000_000_123, 4_102_444_799_999, -1] {
+        for ms in [
+            0,
+            1,
+            951_782_400_000,
+            1_795_000_000_123,
+            4_102_444_799_999,
+            -1,
+        ] {
             assert_eq!(parse(format(ms, &mut [0; 32])), Some(ms));
         }
-        assert_eq!(format(951_782_400_000, &mut [0; 32]), "2000-02-29T00:00:00.000Z");
+        assert_eq!(
+            format(951_782_400_000, &mut [0; 32]),
+            "2000-02-29T00:00:00.000Z"
+        );
     }
 
     #[test]
@@ -162,7 +186,12 @@ mod tests {
         assert_eq!(parse("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(parse("1970-01-01 00:00:00.5"), Some(500));
         assert_eq!(parse("1970-01-01T00:00:00.123456-0130"), Some(5_400_123));
-        for bad in ["", "yesterday", "1970-13-01T00:00:00Z", "1970-01-01T00:00:00X"] {
+        for bad in [
+            "",
+            "yesterday",
+            "1970-13-01T00:00:00Z",
+            "1970-01-01T00:00:00X",
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

@@ -66,8 +66,10 @@ impl Bell {
 /// Waits until the bell rings, `fd` has something, or the time is up. True: not the time.
 pub fn wait(bell: &Bell, fd: Option<&Arc<OwnedFd>>, timeout_ms: i64) -> bool {
     let timeout_ms = timeout_ms.max(0);
-    let timeout =
-        Timespec { tv_sec: timeout_ms / 1000, tv_nsec: (timeout_ms % 1000 * 1_000_000) as _ };
+    let timeout = Timespec {
+        tv_sec: timeout_ms / 1000,
+        tv_nsec: (timeout_ms % 1000 * 1_000_000) as _,
+    };
     let mut fds = vec![PollFd::new(&bell.read, PollFlags::IN)];
     if let Some(fd) = fd {
         fds.push(PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
@@ -105,7 +107,10 @@ mod linux {
         /// A new instance, or the reason why there can be none (limits, old kernels).
         pub fn new() -> rustix::io::Result<Watch> {
             let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-            Ok(Watch { fd: Arc::new(fd), targets: HashMap::new() })
+            Ok(Watch {
+                fd: Arc::new(fd),
+                targets: HashMap::new(),
+            })
         }
 
         /// For [`wait`].
@@ -145,7 +150,9 @@ mod linux {
                         events.push(Event::Overflow);
                     }
                     Ok(event) => {
-                        let Some(target) = self.targets.get(&event.wd()).copied() else { continue };
+                        let Some(target) = self.targets.get(&event.wd()).copied() else {
+                            continue;
+                        };
                         let name = event.file_name().map(|n| n.to_bytes().to_vec());
                         if event.events().contains(ReadFlags::IGNORED) {
                             self.targets.remove(&event.wd());

@@ -50,17 +50,31 @@ pub fn new_task(task: TaskArguments) -> PyResult<NewTask> {
     envelope.max_attempts = task.max_attempts;
     envelope.retry = task.retry.map(raw).transpose()?;
     envelope.correlation_id = task.correlation_id;
-    Ok(NewTask { envelope, id_given: task.id_given })
+    Ok(NewTask {
+        envelope,
+        id_given: task.id_given,
+    })
 }
 
 /// A filter as Python hands it in: project, labels, least and greatest priority, names.
-pub type FilterArguments =
-    (Option<String>, Vec<String>, Option<i16>, Option<i16>, Option<Vec<String>>);
+pub type FilterArguments = (
+    Option<String>,
+    Vec<String>,
+    Option<i16>,
+    Option<i16>,
+    Option<Vec<String>>,
+);
 
 /// The core's filter.
 pub fn filter(filter: FilterArguments) -> Filter {
     let (project, labels, min_priority, max_priority, names) = filter;
-    Filter { project, labels, min_priority, max_priority, names }
+    Filter {
+        project,
+        labels,
+        min_priority,
+        max_priority,
+        names,
+    }
 }
 
 fn seconds(stamp: Stamp) -> f64 {
@@ -72,20 +86,38 @@ fn task<'py>(py: Python<'py>, task: &Envelope) -> PyResult<Bound<'py, PyDict>> {
     let errors = task
         .errors
         .iter()
-        .map(|e| (seconds(e.at), e.attempt, e.fence, &e.worker_id, &e.kind, &e.message))
+        .map(|e| {
+            (
+                seconds(e.at),
+                e.attempt,
+                e.fence,
+                &e.worker_id,
+                &e.kind,
+                &e.message,
+            )
+        })
         .collect::<Vec<_>>();
     dict.set_item(intern!(py, "id"), &task.id)?;
-    dict.set_item(intern!(py, "payload"), PyBytes::new(py, task.payload.get().as_bytes()))?;
+    dict.set_item(
+        intern!(py, "payload"),
+        PyBytes::new(py, task.payload.get().as_bytes()),
+    )?;
     dict.set_item(intern!(py, "name"), task.name.as_deref())?;
     dict.set_item(intern!(py, "priority"), task.priority)?;
     dict.set_item(intern!(py, "labels"), PyTuple::new(py, &task.labels)?)?;
     dict.set_item(intern!(py, "project"), task.project.as_deref())?;
-    dict.set_item(intern!(py, "depends_on"), PyTuple::new(py, &task.depends_on)?)?;
+    dict.set_item(
+        intern!(py, "depends_on"),
+        PyTuple::new(py, &task.depends_on)?,
+    )?;
     dict.set_item(intern!(py, "created_at"), task.created_at.map(seconds))?;
     dict.set_item(intern!(py, "not_before"), task.not_before.map(seconds))?;
     dict.set_item(intern!(py, "expires_at"), task.expires_at.map(seconds))?;
     dict.set_item(intern!(py, "max_attempts"), task.max_attempts)?;
-    let retry = task.retry.as_ref().map(|raw| PyBytes::new(py, raw.get().as_bytes()));
+    let retry = task
+        .retry
+        .as_ref()
+        .map(|raw| PyBytes::new(py, raw.get().as_bytes()));
     dict.set_item(intern!(py, "retry"), retry)?;
     dict.set_item(intern!(py, "correlation_id"), &task.correlation_id)?;
     dict.set_item(intern!(py, "attempts"), task.attempts)?;
@@ -119,9 +151,18 @@ pub fn record<'py>(py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyDi
     let dict = PyDict::new(py);
     dict.set_item("state", record.state)?;
     dict.set_item("task", task(py, &record.task)?)?;
-    dict.set_item("lease", record.lease.as_ref().map(|l| lease(py, l)).transpose()?)?;
-    dict.set_item("result", record.result.as_ref().map(|r| PyBytes::new(py, r)))?;
-    dict.set_item("finished_at", record.finished_ms.map(|ms| ms as f64 / 1000.0))?;
+    dict.set_item(
+        "lease",
+        record.lease.as_ref().map(|l| lease(py, l)).transpose()?,
+    )?;
+    dict.set_item(
+        "result",
+        record.result.as_ref().map(|r| PyBytes::new(py, r)),
+    )?;
+    dict.set_item(
+        "finished_at",
+        record.finished_ms.map(|ms| ms as f64 / 1000.0),
+    )?;
     let blocked_by = PyDict::new(py);
     for (dependency, state) in &record.blocked_by {
         blocked_by.set_item(dependency, state)?;

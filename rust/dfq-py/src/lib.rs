@@ -30,7 +30,10 @@ fn area(name: &str) -> PyResult<Area> {
 type Moment = (i64, i64);
 
 fn now(moment: Moment) -> Now {
-    Now { wall_ms: moment.0, boot_ms: moment.1 }
+    Now {
+        wall_ms: moment.0,
+        boot_ms: moment.1,
+    }
 }
 
 /// The file queue in one folder.
@@ -49,7 +52,10 @@ impl FileQueue {
         max_file_bytes: usize,
         seed: u128,
     ) -> PyResult<Self> {
-        let settings = Settings { max_attempts, max_file_bytes };
+        let settings = Settings {
+            max_attempts,
+            max_file_bytes,
+        };
         py.detach(|| queue::FileQueue::open(path, settings, seed))
             .map(|core| FileQueue { core })
             .map_err(raise)
@@ -76,7 +82,10 @@ impl FileQueue {
         py: Python<'_>,
         tasks: Vec<convert::TaskArguments>,
     ) -> PyResult<Vec<Option<&'static str>>> {
-        let tasks = tasks.into_iter().map(convert::new_task).collect::<PyResult<Vec<_>>>()?;
+        let tasks = tasks
+            .into_iter()
+            .map(convert::new_task)
+            .collect::<PyResult<Vec<_>>>()?;
         let pushed = py.detach(|| self.core.push(&tasks)).map_err(raise)?;
         Ok(pushed
             .into_iter()
@@ -98,8 +107,15 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<Bound<'py, PyList>> {
         let filter = filter.map(convert::filter).unwrap_or_default();
-        let request = ClaimRequest { worker_id, limit, lease_ms, filter };
-        let claimed = py.detach(|| self.core.claim(&request, now(moment))).map_err(raise)?;
+        let request = ClaimRequest {
+            worker_id,
+            limit,
+            lease_ms,
+            filter,
+        };
+        let claimed = py
+            .detach(|| self.core.claim(&request, now(moment)))
+            .map_err(raise)?;
         let list = PyList::empty(py);
         for one in claimed {
             list.append(convert::claimed(py, &one)?)?;
@@ -117,12 +133,14 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<Bound<'py, PyDict>> {
         let lease = py
-            .detach(|| self.core.heartbeat(task_id, lease_id, fence, lease_ms, now(moment)))
+            .detach(|| {
+                self.core
+                    .heartbeat(task_id, lease_id, fence, lease_ms, now(moment))
+            })
             .map_err(raise)?;
         convert::lease(py, &lease)
     }
 
-    #[pyo3(signature = (task_id, lease_id, fence, result=None))]
     fn ack(
         &self,
         py: Python<'_>,
@@ -130,8 +148,10 @@ impl FileQueue {
         lease_id: &str,
         fence: u64,
         result: Option<&[u8]>,
+        moment: Moment,
     ) -> PyResult<()> {
-        py.detach(|| self.core.ack(task_id, lease_id, fence, result)).map_err(raise)
+        py.detach(|| self.core.ack(task_id, lease_id, fence, result, now(moment)))
+            .map_err(raise)
     }
 
     /// True: the task will be delivered again. False: it failed.
@@ -148,9 +168,12 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<bool> {
         let now = now(moment);
-        py.detach(|| self.core.nack(task_id, lease_id, fence, kind, message, delay_ms, now))
-            .map(|outcome| outcome == Outcome::Retry)
-            .map_err(raise)
+        py.detach(|| {
+            self.core
+                .nack(task_id, lease_id, fence, kind, message, delay_ms, now)
+        })
+        .map(|outcome| outcome == Outcome::Retry)
+        .map_err(raise)
     }
 
     fn release(
@@ -162,8 +185,11 @@ impl FileQueue {
         delay_ms: i64,
         moment: Moment,
     ) -> PyResult<()> {
-        py.detach(|| self.core.release(task_id, lease_id, fence, delay_ms, now(moment)))
-            .map_err(raise)
+        py.detach(|| {
+            self.core
+                .release(task_id, lease_id, fence, delay_ms, now(moment))
+        })
+        .map_err(raise)
     }
 
     fn bury(
@@ -175,7 +201,11 @@ impl FileQueue {
         reason: &str,
         moment: Moment,
     ) -> PyResult<()> {
-        py.detach(|| self.core.bury(task_id, lease_id, fence, reason, now(moment))).map_err(raise)
+        py.detach(|| {
+            self.core
+                .bury(task_id, lease_id, fence, reason, now(moment))
+        })
+        .map_err(raise)
     }
 
     fn save_state(
@@ -186,7 +216,8 @@ impl FileQueue {
         fence: u64,
         state: &[u8],
     ) -> PyResult<()> {
-        py.detach(|| self.core.save_state(task_id, lease_id, fence, state)).map_err(raise)
+        py.detach(|| self.core.save_state(task_id, lease_id, fence, state))
+            .map_err(raise)
     }
 
     fn load_state<'py>(
@@ -208,7 +239,8 @@ impl FileQueue {
         held: bool,
         moment: Moment,
     ) -> PyResult<()> {
-        py.detach(|| self.core.fail(task_id, reason, kind, held, now(moment))).map_err(raise)
+        py.detach(|| self.core.fail(task_id, reason, kind, held, now(moment)))
+            .map_err(raise)
     }
 
     fn requeue(&self, py: Python<'_>, task_id: &str) -> PyResult<()> {
@@ -218,12 +250,14 @@ impl FileQueue {
     /// Deletes a task. `held`: a pending one that is leased, instead of one that is not.
     fn remove(&self, py: Python<'_>, area_name: &str, task_id: &str, held: bool) -> PyResult<bool> {
         let area = area(area_name)?;
-        py.detach(|| self.core.remove(area, task_id, held)).map_err(raise)
+        py.detach(|| self.core.remove(area, task_id, held))
+            .map_err(raise)
     }
 
     /// Sets a pending task aside.
     fn quarantine(&self, py: Python<'_>, task_id: &str, reason: &str) -> PyResult<()> {
-        py.detach(|| self.core.quarantine_task(task_id, reason)).map_err(raise)
+        py.detach(|| self.core.quarantine_task(task_id, reason))
+            .map_err(raise)
     }
 
     fn quarantined(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
@@ -236,8 +270,12 @@ impl FileQueue {
         task_id: &str,
         moment: Moment,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let record = py.detach(|| self.core.get(task_id, now(moment))).map_err(raise)?;
-        record.map(|record| convert::record(py, &record)).transpose()
+        let record = py
+            .detach(|| self.core.get(task_id, now(moment)))
+            .map_err(raise)?;
+        record
+            .map(|record| convert::record(py, &record))
+            .transpose()
     }
 
     /// The ids in one of the 256 shards of an area.
@@ -265,7 +303,9 @@ impl FileQueue {
             "drop" => Retention::Drop(age_ms),
             other => return Err(PyValueError::new_err(format!("no retention {other:?}"))),
         };
-        let report = py.detach(|| self.core.sweep(retention, now(moment))).map_err(raise)?;
+        let report = py
+            .detach(|| self.core.sweep(retention, now(moment)))
+            .map_err(raise)?;
         convert::sweep_report(py, &report)
     }
 
@@ -282,8 +322,15 @@ impl FileQueue {
         py.detach(|| self.core.resume()).map_err(raise)
     }
 
-    fn wait(&self, py: Python<'_>, timeout_ms: i64, poll_ms: i64, moment: Moment) -> PyResult<bool> {
-        py.detach(|| self.core.wait(timeout_ms, poll_ms, now(moment))).map_err(raise)
+    fn wait(
+        &self,
+        py: Python<'_>,
+        timeout_ms: i64,
+        poll_ms: i64,
+        moment: Moment,
+    ) -> PyResult<bool> {
+        py.detach(|| self.core.wait(timeout_ms, poll_ms, now(moment)))
+            .map_err(raise)
     }
 
     fn interrupt(&self) {

@@ -133,7 +133,9 @@ impl FileQueue {
     ) -> Result<()> {
         match outcome {
             Try::Won(claimed) => {
-                pending.index.set_leased(entry, claimed.lease.expires_boot_ms);
+                pending
+                    .index
+                    .set_leased(entry, claimed.lease.expires_boot_ms);
                 won.push(*claimed);
             }
             // Not looked at yet: due at once, but only when there is nothing better to do.
@@ -159,7 +161,9 @@ impl FileQueue {
                     pending.index.remove(entry);
                     self.quarantine(path.as_bytes(), &what)?;
                 } else {
-                    pending.index.set_damaged(entry, now.boot_ms + TORN_GRACE_MS);
+                    pending
+                        .index
+                        .set_damaged(entry, now.boot_ms + TORN_GRACE_MS);
                 }
             }
         }
@@ -205,7 +209,9 @@ impl FileQueue {
             let right = id::shard_name(id::shard_of(id));
             return Ok(Try::Damaged(format!("it belongs into the shard {right}")));
         }
-        let owner = fs::fstat(&dir).map_err(|e| Error::io("look at", &path, e))?.st_uid;
+        let owner = fs::fstat(&dir)
+            .map_err(|e| Error::io("look at", &path, e))?
+            .st_uid;
         if !self.root.trusts_owner(owner) {
             return Ok(Try::Damaged(OWNER.into()));
         }
@@ -235,7 +241,8 @@ impl FileQueue {
         now: Now,
     ) -> Result<Try> {
         let limit = self.settings.max_file_bytes;
-        let found = scan::read_task(dir.as_fd(), id, limit).map_err(|e| Error::io("read task", id, e))?;
+        let found =
+            scan::read_task(dir.as_fd(), id, limit).map_err(|e| Error::io("read task", id, e))?;
         let task = match found {
             Found::Task(task) => task,
             Found::Gone => return Ok(Try::Gone),
@@ -286,7 +293,7 @@ impl FileQueue {
             task.fence = task.fence.max(fence);
             lease.attempt = task.attempts;
             let error = error_entry(&lease, kind, &message, now);
-            self.give_up(entry.shard(), id, dir, &mut task, error)?;
+            self.give_up(entry.shard(), id, dir, &mut task, error, now)?;
             return Ok(Try::Finished);
         }
         Ok(Try::Won(Box::new(Claimed { task: *task, lease })))
@@ -295,7 +302,10 @@ impl FileQueue {
     /// Why a task is not to be delivered any more, if so.
     fn verdict(&self, task: &Envelope, now: Now) -> Option<(&'static str, String)> {
         if task.expires_at.is_some_and(|at| at.0 <= now.wall_ms) {
-            return Some(("expired", "its time to live was over before it was started".into()));
+            return Some((
+                "expired",
+                "its time to live was over before it was started".into(),
+            ));
         }
         let allowed = task.attempts_allowed(self.settings.max_attempts);
         if task.attempts >= allowed {

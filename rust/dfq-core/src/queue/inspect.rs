@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs;
 
-use super::{ctime_ms, FileQueue, LeaseFile};
+use super::{FileQueue, LeaseFile};
 use crate::archive;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
@@ -98,8 +98,7 @@ impl FileQueue {
                 record.blocked_by = self.unmet(&record.task.depends_on)?;
             }
         } else {
-            let stat = fs::fstat(dir).map_err(|e| Error::io("look at task", id, e))?;
-            record.finished_ms = Some(ctime_ms(&stat));
+            record.finished_ms = self.finished_ms(id, dir)?;
             record.result = self.read_part(dir, "result.json")?;
         }
         Ok(Some(record))
@@ -153,7 +152,9 @@ impl FileQueue {
                 return Ok(task.map(|task| record(task, None, None)));
             }
         }
-        let Some(row) = archive::find(&self.root, id)? else { return Ok(None) };
+        let Some(row) = archive::find(&self.root, id)? else {
+            return Ok(None);
+        };
         let result = (!row.result.is_empty()).then_some(row.result);
         Ok(Envelope::parse(id, &row.task).ok().map(|mut task| {
             task.attempts = row.attempts;
@@ -218,7 +219,10 @@ impl FileQueue {
         self.root.check_present()?;
         let shards: Vec<u8> = (0..self.root.shard_count()).map(|s| s as u8).collect();
         let parts = scan::in_parallel(shards, |shard| self.count_shard(shard, now));
-        let mut total = Counts { completed: archive::count(&self.root)?, ..Counts::default() };
+        let mut total = Counts {
+            completed: archive::count(&self.root)?,
+            ..Counts::default()
+        };
         for part in parts {
             total.absorb(part?);
         }
@@ -235,7 +239,9 @@ impl FileQueue {
             counts.completed += self.completed_files()?.len() as u64;
         }
         for id in self.list(Area::Pending, shard)? {
-            let Some(dir) = self.open_task(Area::Pending, shard, &id)? else { continue };
+            let Some(dir) = self.open_task(Area::Pending, shard, &id)? else {
+                continue;
+            };
             let found = scan::read_task(dir.as_fd(), &id, self.settings.max_file_bytes);
             let Found::Task(task) = found.map_err(|e| Error::io("read task", &id, e))? else {
                 continue;
@@ -287,7 +293,10 @@ impl Counts {
         for (key, count) in other.by_label {
             *self.by_label.entry(key).or_default() += count;
         }
-        self.oldest_ready_ms =
-            self.oldest_ready_ms.into_iter().chain(other.oldest_ready_ms).min();
+        self.oldest_ready_ms = self
+            .oldest_ready_ms
+            .into_iter()
+            .chain(other.oldest_ready_ms)
+            .min();
     }
 }

@@ -105,7 +105,10 @@ impl FileQueue {
         let (fd, due_ms) = {
             let pending = self.pending.lock();
             let due = pending.index.next_due_wall_ms().map(|at| at - now.wall_ms);
-            let check = pending.index.next_check_boot_ms().map(|at| at - now.boot_ms);
+            let check = pending
+                .index
+                .next_check_boot_ms()
+                .map(|at| at - now.boot_ms);
             (pending.watch_fd(), due.into_iter().chain(check).min())
         };
         self.root.check_present()?;
@@ -131,7 +134,8 @@ impl FileQueue {
     /// Stops claims on this queue, by everybody, until [`FileQueue::resume`].
     pub fn pause(&self, note: &[u8]) -> Result<()> {
         let nonce = self.chance.nonce();
-        self.root.replace(self.root.fd(), "paused", note, &nonce, true)?;
+        self.root
+            .replace(self.root.fd(), "paused", note, &nonce, true)?;
         sys::sync(self.root.handle()).map_err(|e| Error::io("sync", self.root.path(), e))
     }
 
@@ -147,7 +151,10 @@ impl FileQueue {
         if id::is_valid(id.as_bytes()) {
             return Ok(id::shard_of(id));
         }
-        Err(Error::new(Kind::Invalid, format!("{id:?} is not a task id")))
+        Err(Error::new(
+            Kind::Invalid,
+            format!("{id:?} is not a task id"),
+        ))
     }
 
     fn open_task(&self, area: Area, shard: u8, id: &str) -> Result<Option<OwnedFd>> {
@@ -180,12 +187,28 @@ impl FileQueue {
         }
     }
 
-    /// Moves a task directory to another area: the one rename that is the state change.
-    fn move_task(&self, from: Area, to: Area, shard: u8, id: &str) -> Result<()> {
+    /// Finishes a task: moves its directory to another area by one rename.
+    ///
+    /// The mtime of its lease.json says when: it costs no file, copies of the folder keep it,
+    /// and it wakes nobody who watches the shard.
+    fn finish(&self, to: Area, shard: u8, id: &str, dir: &OwnedFd, now: Now) -> Result<()> {
+        let from = Area::Pending;
         self.root.ensure_shard(to, shard)?;
-        let (source, target) =
-            (self.root.task_path(from, shard, id), self.root.task_path(to, shard, id));
+        let (source, target) = (
+            self.root.task_path(from, shard, id),
+            self.root.task_path(to, shard, id),
+        );
         let root = self.root.fd();
+        let at = fs::Timespec {
+            tv_sec: now.wall_ms.div_euclid(1000) as _,
+            tv_nsec: (now.wall_ms.rem_euclid(1000) * 1_000_000) as _,
+        };
+        let at = fs::Timestamps {
+            last_access: at,
+            last_modification: at,
+        };
+        fs::utimensat(dir, "lease.json", &at, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| Error::io("stamp", "lease.json", e))?;
         match fs::renameat(root, &source, root, &target) {
             Ok(()) => Ok(()),
             Err(Errno::NOENT) => {
@@ -214,24 +237,31 @@ impl FileQueue {
         dir: &OwnedFd,
         task: &mut Envelope,
         error: TaskError,
+        now: Now,
     ) -> Result<()> {
         task.remember(error);
         self.write_task(dir, task)?;
-        self.move_task(Area::Pending, Area::Failed, shard, id)
+        self.finish(Area::Failed, shard, id, dir, now)
     }
 
     /// Replaces task.json. Synced: after a power cut the payload must still be there.
     fn write_task(&self, dir: &OwnedFd, task: &Envelope) -> Result<()> {
         let nonce = self.chance.nonce();
-        self.root.replace(dir.as_fd(), "task.json", &task.to_bytes(), &nonce, true)
+        self.root
+            .replace(dir.as_fd(), "task.json", &task.to_bytes(), &nonce, true)
     }
 
     /// Tells other processes that a task of this shard may be claimable: moves the shard's mtime.
     fn touch_shard(&self, shard: u8) -> Result<()> {
         let path = self.root.shard_path(Area::Pending, shard);
+        // Both times: of the mtime alone, inotify does not tell as a change of attributes.
+        let now = fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: fs::UTIME_NOW as _,
+        };
         let now = fs::Timestamps {
-            last_access: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ },
-            last_modification: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ },
+            last_access: now,
+            last_modification: now,
         };
         fs::utimensat(self.root.fd(), &path, &now, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| Error::io("touch", &path, e))
@@ -251,6 +281,15 @@ impl FileQueue {
         let stat = fs::fstat(&file).map_err(failed)?;
         fs::unlinkat(self.root.fd(), &scratch, AtFlags::empty()).map_err(failed)?;
         Ok(mtime_ms(&stat))
+    }
+
+    /// When a task was finished: see [`FileQueue::finish`].
+    fn finished_ms(&self, id: &str, dir: &OwnedFd) -> Result<Option<i64>> {
+        match fs::statat(dir, "lease.json", AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(mtime_ms(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::io("look at task", id, errno)),
+        }
     }
 
     fn index_shard(&self, shard: u8) -> u8 {
@@ -275,11 +314,6 @@ enum LeaseFile {
 #[allow(clippy::unnecessary_cast)] // The widths differ between systems.
 fn mtime_ms(stat: &fs::Stat) -> i64 {
     stat.st_mtime as i64 * 1000 + stat.st_mtime_nsec as i64 / 1_000_000
-}
-
-#[allow(clippy::unnecessary_cast)] // The widths differ between systems.
-fn ctime_ms(stat: &fs::Stat) -> i64 {
-    stat.st_ctime as i64 * 1000 + stat.st_ctime_nsec as i64 / 1_000_000
 }
 
 fn error_entry(lease: &Lease, kind: &str, message: &str, now: Now) -> TaskError {

@@ -52,8 +52,14 @@ impl FileQueue {
     pub fn push(&self, tasks: &[NewTask]) -> Result<Vec<Pushed>> {
         let process = self.root.process()?;
         // Two pushes that would close a cycle together must see each other.
-        let linked = tasks.iter().any(|task| !task.envelope.depends_on.is_empty());
-        let _graph = if linked { Some(process.locks.take(lock::GRAPH)?) } else { None };
+        let linked = tasks
+            .iter()
+            .any(|task| !task.envelope.depends_on.is_empty());
+        let _graph = if linked {
+            Some(process.locks.take(lock::GRAPH)?)
+        } else {
+            None
+        };
         if linked {
             self.refuse_cycles(tasks)?;
         }
@@ -88,7 +94,9 @@ impl FileQueue {
                 }
                 Ok(exists) => results.push(exists),
                 Err(error) => {
-                    built[results.len()..].iter().for_each(|b| self.discard(&b.scratch));
+                    built[results.len()..]
+                        .iter()
+                        .for_each(|b| self.discard(&b.scratch));
                     return Err(partly(error, results.len(), tasks.len()));
                 }
             }
@@ -96,9 +104,9 @@ impl FileQueue {
         let synced = if group {
             self.sync_everything()
         } else {
-            touched.iter().try_for_each(|shard| {
-                self.sync_dir(&self.root.shard_path(Area::Pending, *shard))
-            })
+            touched
+                .iter()
+                .try_for_each(|shard| self.sync_dir(&self.root.shard_path(Area::Pending, *shard)))
         };
         synced.map_err(|error| partly(error, results.len(), tasks.len()))?;
         Ok(results)
@@ -176,7 +184,11 @@ impl FileQueue {
 
     fn discard(&self, scratch: &str) {
         // Best effort: the sweeper takes what stays.
-        let _ = fs::unlinkat(self.root.fd(), format!("{scratch}/task.json"), AtFlags::empty());
+        let _ = fs::unlinkat(
+            self.root.fd(),
+            format!("{scratch}/task.json"),
+            AtFlags::empty(),
+        );
         let _ = fs::unlinkat(self.root.fd(), scratch, AtFlags::REMOVEDIR);
     }
 
@@ -207,7 +219,8 @@ impl FileQueue {
             let mut result = sys::create_exclusive(self.root.fd(), &lane).map(drop);
             if result == Err(Errno::NOENT) {
                 // Derived, so it may have been deleted.
-                sys::ensure_dir(self.root.fd(), "lanes").map_err(|e| Error::io("make", "lanes", e))?;
+                sys::ensure_dir(self.root.fd(), "lanes")
+                    .map_err(|e| Error::io("make", "lanes", e))?;
                 result = sys::create_exclusive(self.root.fd(), &lane).map(drop);
             }
             match result {
@@ -221,13 +234,16 @@ impl FileQueue {
     /// Follows the dependencies of new tasks through pending ones; coming back to a new task
     /// is a cycle.
     fn refuse_cycles(&self, tasks: &[NewTask]) -> Result<()> {
-        let new: HashMap<&str, &[String]> = tasks
-            .iter()
-            .map(|t| (t.envelope.id.as_str(), t.envelope.depends_on.as_slice()))
-            .collect();
-        for task in tasks {
-            let start = task.envelope.id.as_str();
-            let mut remaining: Vec<String> = task.envelope.depends_on.clone();
+        // A duplicate is not going to be stored: what it says does not count.
+        let mut new: HashMap<&str, &[String]> = HashMap::with_capacity(tasks.len());
+        for NewTask { envelope, id_given } in tasks {
+            let shard = self.check_id(&envelope.id)?;
+            if !id_given || self.area_of(shard, &envelope.id)?.is_none() {
+                new.entry(&envelope.id).or_insert(&envelope.depends_on);
+            }
+        }
+        for (&start, dependencies) in &new {
+            let mut remaining: Vec<String> = dependencies.to_vec();
             let mut seen: HashSet<String> = HashSet::new();
             while let Some(next) = remaining.pop() {
                 if next == start {
@@ -258,7 +274,9 @@ impl FileQueue {
         let shard = self.check_id(id)?;
         let limit = self.settings.max_file_bytes;
         let dir = self.open_task(Area::Pending, shard, id)?;
-        let Some(dir) = dir else { return Ok(Vec::new()) };
+        let Some(dir) = dir else {
+            return Ok(Vec::new());
+        };
         match scan::read_task(dir.as_fd(), id, limit) {
             Ok(Found::Task(task)) => Ok(task.depends_on),
             Ok(_) => Ok(Vec::new()),

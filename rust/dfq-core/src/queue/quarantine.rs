@@ -33,7 +33,11 @@ impl FileQueue {
             }
             Err(errno) => {
                 self.drop_cell(&cell);
-                Err(Error::io("set aside", &String::from_utf8_lossy(path), errno))
+                Err(Error::io(
+                    "set aside",
+                    &String::from_utf8_lossy(path),
+                    errno,
+                ))
             }
         }
     }
@@ -97,8 +101,10 @@ impl FileQueue {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(failed(errno)),
         };
-        sys::each_entry(&dir, |name, _| cells.push(String::from_utf8_lossy(name).into_owned()))
-            .map_err(failed)?;
+        sys::each_entry(&dir, |name, _| {
+            cells.push(String::from_utf8_lossy(name).into_owned())
+        })
+        .map_err(failed)?;
         let mut found = Vec::with_capacity(cells.len());
         for cell in cells {
             let path = format!("{cell}/reason.json");
@@ -106,7 +112,9 @@ impl FileQueue {
                 Ok(sys::Content::Whole(content)) => serde_json::from_slice::<Note>(&content).ok(),
                 _ => None,
             };
-            found.push(note.map_or((cell, "no reason is noted".to_owned()), |n| (n.path, n.reason)));
+            found.push(note.map_or((cell, "no reason is noted".to_owned()), |n| {
+                (n.path, n.reason)
+            }));
         }
         Ok(found)
     }

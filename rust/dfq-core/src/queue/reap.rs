@@ -67,9 +67,10 @@ impl FileQueue {
         }
         let (lease, why) = match self.read_lease(&dir)? {
             LeaseFile::None => return Ok(Checked::Free),
-            LeaseFile::Torn => {
-                (self.replace_torn(id, &dir, now)?, "a claim was cut short by a crash".to_owned())
-            }
+            LeaseFile::Torn => (
+                self.replace_torn(id, &dir, now)?,
+                "a claim was cut short by a crash".to_owned(),
+            ),
             LeaseFile::Lease(lease) => {
                 let why = match lease.standing(&process.me, self.is_network(), i64::MAX, now) {
                     Standing::Stale(why) => why,
@@ -78,7 +79,12 @@ impl FileQueue {
                 (*lease, why)
             }
         };
-        let ending = Ending { kind: "crash", message: &why, delay_ms: 0, counts: true };
+        let ending = Ending {
+            kind: "crash",
+            message: &why,
+            delay_ms: 0,
+            counts: true,
+        };
         match self.end_lease(shard, id, &dir, &lease, &ending, now)? {
             super::Outcome::Retry => Ok(Checked::Free),
             super::Outcome::Failed => Ok(Checked::Gone),
@@ -103,7 +109,11 @@ impl FileQueue {
                 let network = self.is_network();
                 // Only a lease from another machine needs the file's age: it costs a file.
                 let mut standing = lease.standing(&process.me, network, 0, now);
-                if standing == (Standing::Held { until_boot_ms: None }) {
+                if standing
+                    == (Standing::Held {
+                        until_boot_ms: None,
+                    })
+                {
                     let age = self.lease_age_ms(dir)?;
                     standing = lease.standing(&process.me, network, age, now);
                 }
@@ -126,7 +136,8 @@ impl FileQueue {
 
     fn replace_torn(&self, id: &str, dir: &OwnedFd, now: Now) -> Result<Lease> {
         self.keep_evidence(id, dir)?;
-        let (attempts, fence) = match scan::read_task(dir.as_fd(), id, self.settings.max_file_bytes) {
+        let (attempts, fence) = match scan::read_task(dir.as_fd(), id, self.settings.max_file_bytes)
+        {
             Ok(Found::Task(task)) => (task.attempts, task.fence),
             Ok(_) => (0, 0),
             Err(errno) => return Err(Error::io("read task", id, errno)),
@@ -151,7 +162,8 @@ impl FileQueue {
             expires_boot_ms: now.boot_ms,
         };
         let nonce = self.chance.nonce();
-        self.root.replace(dir.as_fd(), "lease.json", &lease.to_bytes(), &nonce, false)?;
+        self.root
+            .replace(dir.as_fd(), "lease.json", &lease.to_bytes(), &nonce, false)?;
         Ok(lease)
     }
 

@@ -31,6 +31,7 @@ impl FileQueue {
         };
         let mut task = self.need_task(&dir, id)?;
         let own = self.own_lease(id, &task, now)?;
+        let own_id = own.lease_id.clone();
         let lease = match sys::create_exclusive(dir.as_fd(), "lease.json") {
             Ok(file) => {
                 let written = sys::write_all(&file, &own.to_bytes());
@@ -42,7 +43,8 @@ impl FileQueue {
                 // Torn: its writer must not believe that it won.
                 LeaseFile::None | LeaseFile::Torn => {
                     let (bytes, nonce) = (own.to_bytes(), self.chance.nonce());
-                    self.root.replace(dir.as_fd(), "lease.json", &bytes, &nonce, false)?;
+                    self.root
+                        .replace(dir.as_fd(), "lease.json", &bytes, &nonce, false)?;
                     own
                 }
             },
@@ -61,7 +63,10 @@ impl FileQueue {
         task.fence = task.fence.max(lease.fence);
         let mut error = error_entry(&lease, kind, reason, now);
         error.attempt = task.attempts;
-        self.give_up(shard, id, &dir, &mut task, error)?;
+        if lease.lease_id == own_id {
+            error.worker_id = None;
+        }
+        self.give_up(shard, id, &dir, &mut task, error, now)?;
         drop(guard);
         self.forget(id);
         Ok(())
@@ -92,7 +97,10 @@ impl FileQueue {
         let found = scan::read_task(dir.as_fd(), id, self.settings.max_file_bytes);
         match found.map_err(|e| Error::io("read task", id, e))? {
             Found::Task(task) => Ok(task),
-            Found::Gone => Err(Error::new(Kind::NotFound, format!("there is no task {id:?}"))),
+            Found::Gone => Err(Error::new(
+                Kind::NotFound,
+                format!("there is no task {id:?}"),
+            )),
             Found::Damaged(what) => Err(Error::new(
                 Kind::WrongState,
                 format!("task {id:?} is damaged ({what}); a worker or `dfq sweep` sets it aside"),
@@ -170,7 +178,10 @@ impl FileQueue {
     }
 
     fn remove_completed_file(&self, area: Area, id: &str) -> Result<bool> {
-        let file = self.root.completed_file(id).filter(|_| area == Area::Completed);
+        let file = self
+            .root
+            .completed_file(id)
+            .filter(|_| area == Area::Completed);
         let Some(file) = file else { return Ok(false) };
         match fs::unlinkat(self.root.fd(), &file, AtFlags::empty()) {
             Ok(()) => Ok(true),

@@ -3,7 +3,8 @@
 //! Each one takes the shard's lock, reads lease.json, and goes on only if the lease in it is the
 //! caller's. Then:
 //!
-//! ack      [write result.json aside, rename it in] · rename the directory into completed/.
+//! ack      [write result.json aside, rename it in] · stamp lease.json · rename the
+//!          directory into completed/.
 //!          Not synced: losing an ack only delivers again.
 //! nack     write task.json with its history aside, fsync, rename it in · remove lease.json ·
 //!          touch the shard. Or, attempts used up: rename the directory into failed/.
@@ -62,20 +63,29 @@ impl FileQueue {
         held.lease.renew(lease_ms, now);
         let nonce = self.chance.nonce();
         let bytes = held.lease.to_bytes();
-        self.root.replace(held.dir.as_fd(), "lease.json", &bytes, &nonce, false)?;
+        self.root
+            .replace(held.dir.as_fd(), "lease.json", &bytes, &nonce, false)?;
         Ok(*held.lease)
     }
 
     /// Completes a task.
-    pub fn ack(&self, id: &str, lease_id: &str, fence: u64, result: Option<&[u8]>) -> Result<()> {
+    pub fn ack(
+        &self,
+        id: &str,
+        lease_id: &str,
+        fence: u64,
+        result: Option<&[u8]>,
+        now: Now,
+    ) -> Result<()> {
         let process = self.root.process()?;
         let held = self.hold(&process, id, lease_id, fence)?;
         if let Some(result) = result {
             let nonce = self.chance.nonce();
-            self.root.replace(held.dir.as_fd(), "result.json", result, &nonce, false)?;
+            self.root
+                .replace(held.dir.as_fd(), "result.json", result, &nonce, false)?;
         }
         let index_shard = self.index_shard(held.shard);
-        self.move_task(Area::Pending, Area::Completed, held.shard, id)?;
+        self.finish(Area::Completed, held.shard, id, &held.dir, now)?;
         drop(held);
         let mut pending = self.pending.lock();
         if let Some(entry) = pending.index.find(index_shard, id.as_bytes()) {
@@ -97,7 +107,12 @@ impl FileQueue {
         delay_ms: i64,
         now: Now,
     ) -> Result<Outcome> {
-        let ending = Ending { kind, message, delay_ms, counts: true };
+        let ending = Ending {
+            kind,
+            message,
+            delay_ms,
+            counts: true,
+        };
         self.settle(id, lease_id, fence, &ending, now)
     }
 
@@ -110,7 +125,12 @@ impl FileQueue {
         delay_ms: i64,
         now: Now,
     ) -> Result<()> {
-        let ending = Ending { kind: "", message: "", delay_ms, counts: false };
+        let ending = Ending {
+            kind: "",
+            message: "",
+            delay_ms,
+            counts: false,
+        };
         self.settle(id, lease_id, fence, &ending, now).map(drop)
     }
 
@@ -134,7 +154,7 @@ impl FileQueue {
         task.attempts = held.lease.attempt;
         task.fence = task.fence.max(held.lease.fence);
         let error = error_entry(&held.lease, "buried", message, now);
-        self.give_up(held.shard, id, &held.dir, &mut task, error)?;
+        self.give_up(held.shard, id, &held.dir, &mut task, error, now)?;
         drop(held);
         self.forget(id);
         Ok(())
@@ -145,7 +165,8 @@ impl FileQueue {
         let process = self.root.process()?;
         let held = self.hold(&process, id, lease_id, fence)?;
         let nonce = self.chance.nonce();
-        self.root.replace(held.dir.as_fd(), "state.json", state, &nonce, true)
+        self.root
+            .replace(held.dir.as_fd(), "state.json", state, &nonce, true)
     }
 
     fn settle(
@@ -165,7 +186,9 @@ impl FileQueue {
         if let Some(entry) = pending.index.find(index_shard, id.as_bytes()) {
             match outcome {
                 Outcome::Retry if ending.delay_ms > 0 => {
-                    pending.index.set_delayed(entry, now.wall_ms + ending.delay_ms);
+                    pending
+                        .index
+                        .set_delayed(entry, now.wall_ms + ending.delay_ms);
                 }
                 Outcome::Retry => pending.index.set_ready(entry),
                 Outcome::Failed => pending.index.remove(entry),
@@ -185,7 +208,8 @@ impl FileQueue {
         now: Now,
     ) -> Result<Outcome> {
         let limit = self.settings.max_file_bytes;
-        let found = scan::read_task(dir.as_fd(), id, limit).map_err(|e| Error::io("read task", id, e))?;
+        let found =
+            scan::read_task(dir.as_fd(), id, limit).map_err(|e| Error::io("read task", id, e))?;
         let mut task = match found {
             Found::Task(task) => task,
             Found::Gone => return Err(self.not_held(shard, id)),
@@ -201,7 +225,7 @@ impl FileQueue {
             let error = error_entry(lease, ending.kind, ending.message, now);
             let allowed = task.attempts_allowed(self.settings.max_attempts);
             if task.attempts >= allowed {
-                self.give_up(shard, id, dir, &mut task, error)?;
+                self.give_up(shard, id, dir, &mut task, error, now)?;
                 return Ok(Outcome::Failed);
             }
             task.remember(error);
@@ -229,7 +253,12 @@ impl FileQueue {
         };
         match self.read_lease(&dir)? {
             LeaseFile::Lease(lease) if lease.fence == fence && lease.lease_id == lease_id => {
-                Ok(Held { shard, dir, lease, _guard: guard })
+                Ok(Held {
+                    shard,
+                    dir,
+                    lease,
+                    _guard: guard,
+                })
             }
             LeaseFile::Lease(lease) => Err(Error::new(
                 Kind::LeaseTaken,
@@ -254,10 +283,15 @@ impl FileQueue {
         match found {
             Some(found) if found.area == Area::Completed => {
                 let by = match self.read_lease(&found.dir) {
-                    Ok(LeaseFile::Lease(l)) => format!(" by {} with fence {}", l.worker_id, l.fence),
+                    Ok(LeaseFile::Lease(l)) => {
+                        format!(" by {} with fence {}", l.worker_id, l.fence)
+                    }
                     _ => String::new(),
                 };
-                Error::new(Kind::Completed, format!("task {id:?} is completed already{by}"))
+                Error::new(
+                    Kind::Completed,
+                    format!("task {id:?} is completed already{by}"),
+                )
             }
             Some(found) if found.area == Area::Failed => Error::new(
                 Kind::LeaseNotHeld,

@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use super::reap::Checked;
-use super::{ctime_ms, mtime_ms, FileQueue, LeaseFile};
+use super::{mtime_ms, FileQueue, LeaseFile};
 use crate::archive::{self, Row};
 use crate::error::{Error, Result};
 use crate::host::{self, Life};
@@ -40,7 +40,7 @@ pub enum Retention {
 /// What a sweep did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Leases ended on behalf of the dead; their tasks are claimable again.
+    /// Leases ended on behalf of the dead.
     pub expired_leases: u64,
     /// Tasks moved to failed/: attempts used up, or their time was over.
     pub failed: u64,
@@ -67,8 +67,8 @@ impl FileQueue {
         self.sweep_rubbish(&mut report)?;
         match retention {
             Retention::Keep => {}
-            Retention::Archive(age) => report.archived = self.retire(age, true)?,
-            Retention::Drop(age) => report.dropped = self.retire(age, false)?,
+            Retention::Archive(age) => report.archived = self.retire(age, true, now)?,
+            Retention::Drop(age) => report.dropped = self.retire(age, false, now)?,
         }
         Ok(report)
     }
@@ -88,11 +88,18 @@ impl FileQueue {
             self.quarantine(&path, reason)?;
             report.quarantined += 1;
         }
-        for name in listing.names.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+        for name in listing
+            .names
+            .split(|b| *b == b'/')
+            .filter(|name| !name.is_empty())
+        {
             let id = String::from_utf8_lossy(name);
-            let lease = format!("{}/lease.json", self.root.task_path(Area::Pending, shard, &id));
-            let held = sys::exists(self.root.fd(), &lease)
-                .map_err(|e| Error::io("look at", &lease, e))?;
+            let lease = format!(
+                "{}/lease.json",
+                self.root.task_path(Area::Pending, shard, &id)
+            );
+            let held =
+                sys::exists(self.root.fd(), &lease).map_err(|e| Error::io("look at", &lease, e))?;
             if held {
                 self.sweep_lease(&id, now, report)?;
             } else if expiring {
@@ -109,6 +116,7 @@ impl FileQueue {
             Checked::Gone => {
                 let shard = self.check_id(id)?;
                 if self.open_task(Area::Failed, shard, id)?.is_some() {
+                    report.expired_leases += 1;
                     report.failed += 1;
                 }
             }
@@ -139,8 +147,10 @@ impl FileQueue {
         let failed = |errno| Error::io("read", "tmp", errno);
         let dir = sys::open_dir(self.root.fd(), "tmp").map_err(failed)?;
         let mut names = Vec::new();
-        sys::each_entry(&dir, |name, _| names.push(String::from_utf8_lossy(name).into_owned()))
-            .map_err(failed)?;
+        sys::each_entry(&dir, |name, _| {
+            names.push(String::from_utf8_lossy(name).into_owned())
+        })
+        .map_err(failed)?;
         if names.is_empty() {
             return Ok(());
         }
@@ -174,14 +184,15 @@ impl FileQueue {
         Ok(u32::try_from(pid).is_ok_and(|pid| host::life_of(pid, Some(start)) == Life::Gone))
     }
 
-    /// Archives or deletes completed tasks older than `age_ms`, by the file system's clock.
-    fn retire(&self, age_ms: i64, into_archive: bool) -> Result<u64> {
-        let store_ms = self.store_time_ms()?;
+    /// Archives or deletes completed tasks older than `age_ms`.
+    fn retire(&self, age_ms: i64, into_archive: bool, now: Now) -> Result<u64> {
         let mut retired = 0;
         let mut lot: Vec<(String, Row)> = Vec::new();
         for shard in 0..self.root.shard_count() {
             for id in self.list(Area::Completed, shard as u8)? {
-                let Some(row) = self.retirable(&id, store_ms, age_ms)? else { continue };
+                let Some(row) = self.retirable(&id, now.wall_ms - age_ms)? else {
+                    continue;
+                };
                 if into_archive {
                     lot.push((id, row));
                     if lot.len() == ARCHIVE_LOT {
@@ -195,12 +206,13 @@ impl FileQueue {
         Ok(retired + self.archive_lot(&mut lot)?)
     }
 
-    fn retirable(&self, id: &str, store_ms: i64, age_ms: i64) -> Result<Option<Row>> {
+    fn retirable(&self, id: &str, before_ms: i64) -> Result<Option<Row>> {
         let shard = id::shard_of(id);
-        let Some(dir) = self.open_task(Area::Completed, shard, id)? else { return Ok(None) };
-        let stat = fs::fstat(&dir).map_err(|e| Error::io("look at task", id, e))?;
-        let finished_ms = ctime_ms(&stat);
-        if store_ms - finished_ms < age_ms {
+        let Some(dir) = self.open_task(Area::Completed, shard, id)? else {
+            return Ok(None);
+        };
+        let finished_ms = self.finished_ms(id, &dir)?.unwrap_or(0);
+        if finished_ms > before_ms {
             return Ok(None);
         }
         let limit = self.settings.max_file_bytes;
@@ -240,7 +252,10 @@ impl FileQueue {
         // Another sweeper may have archived some of them meanwhile.
         let mut rows = Vec::with_capacity(lot.len());
         for (id, row) in lot.drain(..) {
-            if self.open_task(Area::Completed, id::shard_of(&id), &id)?.is_some() {
+            if self
+                .open_task(Area::Completed, id::shard_of(&id), &id)?
+                .is_some()
+            {
                 rows.push(row);
             }
         }
