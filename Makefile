@@ -1,0 +1,67 @@
+# Everything a fresh machine needs: Python 3.11+, a Rust toolchain, make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PROFILE ?= dev
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-rust lint format bench soak guards clean
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/tools: pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "dfq needs Python 3.11 or newer"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip maturin
+	$(BIN)/python -m pip install --quiet orjson click
+	@touch $@
+
+$(VENV)/dev: $(VENV)/tools
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/built-$(PROFILE): $(VENV)/tools $(RUST_SOURCES)
+	$(BIN)/maturin develop --quiet --profile $(PROFILE)
+	@rm -f $(VENV)/built-*
+	@touch $@
+
+demo: $(VENV)/built-$(PROFILE) ## Push tasks into a folder and work them off
+	$(BIN)/python -m dfq demo
+
+test: $(VENV)/dev $(VENV)/built-$(PROFILE) test-rust ## Run all tests
+	$(BIN)/python -m pytest
+
+test-rust:
+	cargo test --quiet --package dfq-core
+
+lint: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Check style, types, stubs and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest dfq._core
+	$(BIN)/lint-imports
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- --deny warnings
+
+format: $(VENV)/dev ## Put everything into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cargo fmt
+
+bench: PROFILE := release
+bench: $(VENV)/dev ## Measure, and write docs/benchmarks.md (as root: it mounts an ext4 image)
+	$(BIN)/maturin develop --quiet --release
+	@rm -f $(VENV)/built-*; touch $(VENV)/built-release
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m benches.report
+
+soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a long time
+	DFQ_KILLS=5000 $(BIN)/python -m pytest tests/acceptance/crash/test_kill_at_random.py --timeout=7200
+
+guards: $(VENV)/dev ## Take each guard out once, and see a test go red
+	$(BIN)/python tests/guards/run.py
+
+clean: ## Remove what was built
+	rm -rf $(VENV) target python/dfq/*.so
