@@ -221,6 +221,32 @@ def test_stats_imports_nothing_heavy(run, tmp_path, environment):
     assert not modules & {f"dfq.cli.commands.{name}" for name in ("push", "worker", "ls", "top")}
 
 
+def test_an_old_encoding_of_the_terminal_breaks_nothing(run):
+    payload = '{"city": "東京"}'
+    assert run("push", "jobs", payload, "--id", "t", PYTHONIOENCODING="latin-1").returncode == 0
+    shown = run("show", "jobs", "t", PYTHONIOENCODING="latin-1")
+    assert shown.returncode == 0
+    assert "\\u6771" in shown.stdout
+    document = run("show", "jobs", "t", "--json", PYTHONIOENCODING="latin-1").stdout
+    assert orjson.loads(document)["payload"] == {"city": "東京"}
+
+
+def test_arguments_that_are_not_utf_8_are_told(run):
+    for words in (["jobs", "a=\udcff"], ["jobs", "1", "--id", "\udcff"], ["jobs", "{\udcff}"]):
+        ran = run("push", *words)
+        assert ran.returncode == 65, ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_an_id_may_begin_with_a_dash(run):
+    run("push", "jobs", "1", "--id=--all")
+    assert run("cancel", "jobs", "--", "--all").stdout == "cancelled --all\n"
+
+
+def test_the_version_is_printed(run):
+    assert run("--version").stdout.split()[0] == "dfq"
+
+
 def test_a_folder_that_may_not_be_written_is_told(run, tmp_path):
     (tmp_path / "file").write_text("")
     ran = run("push", "file/jobs", "1")

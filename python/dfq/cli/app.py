@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -78,6 +79,10 @@ class Dfq(click.Group):
         """Run and exit with the code of the outcome."""
         type(self).debug = False
         extra["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                # What an old terminal's encoding lacks is written out, not a reason to fail.
+                stream.reconfigure(errors="backslashreplace")
         sys.exit(self._run(*args, **extra))
 
     def _run(self, *args: Any, **extra: Any) -> int:
@@ -142,9 +147,9 @@ def set_debug(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> 
 def show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     """Print the version and end."""
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from dfq import __version__
 
-        click.echo(f"dfq {version('dfq')}")
+        click.echo(f"dfq {__version__}")
         ctx.exit()
 
 

@@ -41,8 +41,15 @@ def json_line(value: JSON) -> None:
     """Print one JSON document on a line of its own."""
     import orjson
 
-    encoded = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
-    click.echo(_escaped(encoded) if sys.stdout.isatty() else encoded)
+    try:
+        encoded = orjson.dumps(value).decode()
+    except TypeError:
+        # A path that is not UTF-8; the other encoder writes its odd bytes as escapes.
+        import json
+
+        encoded = json.dumps(value)
+    # As bytes: JSON is UTF-8, whatever the terminal's own encoding is.
+    click.echo((_escaped(encoded) if sys.stdout.isatty() else encoded).encode())
 
 
 def pretty_json(value: JSON) -> str:

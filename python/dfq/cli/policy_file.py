@@ -45,6 +45,7 @@ def write_policy(folder: Path, given: dict[str, Any], layout: str | None, update
             "layout": layout or content.get("layout", "sharded"),
             **policy.to_json(),
         },
+        replace=before is not None,
     )
     return policy
 
@@ -82,25 +83,33 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def _write(path: Path, content: dict[str, Any], *, replace: bool) -> None:
+    """Synced before it gets its name: a power cut leaves the file as it was, or whole."""
     import orjson
 
-    temporary = path.with_name(f".{FILE_NAME}.{os.getpid()}")
     encoded = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    # In tmp/ the sweeper finds what a crash leaves behind.
+    temporary = path.parent / "tmp" / f"{FILE_NAME}.{os.getpid()}"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.parent.mkdir(mode=0o700, exist_ok=True)
         temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(encoded)
                 file.flush()
-                # Synced before the rename: a power cut leaves the old file or the new one.
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            if replace:
+                temporary.replace(path)
+            else:
+                # Unlike a rename, a link fails if somebody else was faster.
+                path.hardlink_to(temporary)
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
+    except FileExistsError:
+        raise QueueExists(f"{path} was made by somebody else just now; look at it") from None
     except OSError as error:
         raise QueueUnavailable(f"{path} can't be written: {error.strerror}") from None
 

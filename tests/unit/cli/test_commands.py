@@ -173,7 +173,7 @@ def test_purge_asks_on_a_terminal(run, url, queue, monkeypatch, answer, left):
     queue.push(1)
     monkeypatch.setattr(click.testing._NamedTextIOWrapper, "isatty", lambda _self: True)
     ran = run("purge", url, stdin=answer)
-    assert "Delete 1 tasks" in ran.err
+    assert "Delete 1 task in" in ran.err
     assert queue.stats().ready == left
     assert ran.code == (130 if left else 0)
 

@@ -25,7 +25,18 @@ def test_the_folder_and_the_file_are_for_their_owner_only(run, tmp_path):
     run("init", "jobs")
     assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "jobs" / "queue.json").stat().st_mode) == 0o600
-    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["queue.json"]
+    assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"queue.json", "tmp"}
+    assert list((tmp_path / "jobs" / "tmp").iterdir()) == []
+
+
+def test_of_two_who_make_a_queue_at_once_one_is_told(run, tmp_path, monkeypatch):
+    import dfq.cli.policy_file
+
+    run("init", "jobs", "--max-attempts", "3")
+    monkeypatch.setattr(dfq.cli.policy_file, "_read", lambda _path: None)
+    ran = run("init", "jobs", "--max-attempts", "4")
+    assert ran.code == 73
+    assert written(tmp_path / "jobs")["max_attempts"] == 3
 
 
 def test_a_policy_that_is_there_is_not_overwritten(run, tmp_path):

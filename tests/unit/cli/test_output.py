@@ -9,9 +9,16 @@ import pytest
 from dfq.cli import output
 
 
-class Terminal(io.StringIO):
+class Terminal(io.TextIOWrapper):
+    def __init__(self):
+        super().__init__(io.BytesIO(), encoding="utf-8")
+
     def isatty(self):
         return True
+
+    def getvalue(self):
+        self.flush()
+        return self.buffer.getvalue().decode()
 
 
 @pytest.fixture
@@ -50,6 +57,11 @@ def test_json_on_a_terminal_is_harmless_and_still_the_same_json(terminal, text):
 def test_json_to_a_pipe_is_left_alone(capsys):
     output.json_line({"text": "\u202e"})
     assert capsys.readouterr().out == '{"text":"\u202e"}\n'
+
+
+def test_a_name_that_is_not_utf_8_still_makes_json(capsys):
+    output.json_line({"queue": "/srv/\udcff"})
+    assert capsys.readouterr().out == '{"queue": "/srv/\\udcff"}\n'
 
 
 def test_colours_are_for_terminals_that_want_them(terminal, monkeypatch):

@@ -106,7 +106,7 @@ def _tell(queue: Queue, path: str, folder: str) -> None:
     for record in queue.list("failed"):
         line(f"  {record.task.id} failed for good:")
         for error in record.task.errors:
-            line(f"    attempt {error.attempt}: {error.message.splitlines()[-1]}")
+            line(f"    attempt {error.attempt}: {error.message.splitlines()[0]}")
     line("  report ran only when rome, on which it depends, was completed.")
     line()
     line("It is all in the folder. Try:")

@@ -24,7 +24,7 @@ TABLE_ROWS = 100
 @dfq_command(
     "dfq ls jobs --state failed",
     "dfq ls jobs --project acme --label urgent --limit 20",
-    "dfq ls jobs --state failed --ids | xargs dfq requeue jobs",
+    "dfq ls jobs --state failed --ids | xargs dfq requeue jobs --",
     "dfq ls jobs --json",
 )
 @takes_queue()

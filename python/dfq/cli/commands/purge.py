@@ -47,7 +47,7 @@ def _ask(queue: Queue, state: State | None, older_than: float | None) -> None:
         raise click.UsageError("purge deletes for good; say --yes when nobody can be asked")
     stats = queue.stats()
     count = getattr(stats, state) if state else stats.pending + stats.completed + stats.failed
-    tasks = f"{count:,} {state} tasks" if state else f"{count:,} tasks"
+    tasks = counted(count, f"{state} task" if state else "task")
     if older_than is not None:
         tasks = f"those of the {tasks} that are older than {duration(older_than)}"
     click.confirm(f"Delete {tasks} in {printable(queue.url)} for good?", abort=True, err=True)
