@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
 import signal
@@ -54,23 +54,25 @@ def watch(path: Path, seconds: float) -> Idle:
     """Start a worker on an empty queue and watch it, in two turns: quietly, then traced."""
     import dfq
 
-    policy = dfq.Policy(safety_poll_seconds=POLL_SECONDS)
-    with dfq.open(path, policy=policy) as queue:
-        lease_id = queue.push({"n": 0}).id
+    path.joinpath("queue.json").write_text(json.dumps({"safety_poll_seconds": POLL_SECONDS}))
+    with dfq.open(path) as queue:
+        assert queue.policy.safety_poll_seconds == POLL_SECONDS
+        queue.push({"n": 0})
         lease = queue.claim("filler")
-        assert lease is not None and lease.task.id == lease_id
+        assert lease is not None
         queue.ack(lease)
     command = [
         sys.executable, "-m", "dfq", "worker", str(path), "--handler", "benches.idle:handle",
     ]  # fmt: skip
-    environment = {**os.environ, "DFQ_QUEUE_URL": str(path)}
     with tempfile.TemporaryFile() as log:
-        worker = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+        worker = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
         try:
             time.sleep(_STARTING_SECONDS)
+            # In two turns: a tracer switches contexts itself.
             before = _switches(worker.pid)
-            wakeups = _traced_wakeups(worker.pid, seconds)
+            time.sleep(seconds)
             switches = _switches(worker.pid) - before
+            wakeups = _traced_wakeups(worker.pid, seconds)
             status = _status(Path(f"/proc/{worker.pid}/status"))
         except OSError as error:
             worker.wait(10)

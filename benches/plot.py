@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ def plot_peers(rows: list[Row], ground: str, path: Path) -> None:
     """Bars on a logarithmic axis: the slowest and the fastest are four hundred times apart."""
     import matplotlib as mpl
 
-    mpl.use("svg")
+    mpl.use("agg")
     # The same run draws the same file: no random ids, no date.
     mpl.rcParams["svg.hashsalt"] = "dfq"
     from matplotlib import pyplot
@@ -34,6 +35,9 @@ def plot_peers(rows: list[Row], ground: str, path: Path) -> None:
             label.set_fontweight("bold")
     axes.invert_yaxis()
     axes.set_xscale("log")
+    slowest = min(rate for row in rows for rate in row.drains.values() if rate)
+    axes.set_xlim(left=10 ** math.floor(math.log10(slowest)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(f"claim + read + ack, tasks per second, on {ground}")
     axes.grid(axis="x", which="major", color="#dddddd")
     axes.set_axisbelow(True)
