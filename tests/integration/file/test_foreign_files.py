@@ -181,9 +181,7 @@ def test_a_foreign_thing_in_place_of_a_shard_does_not_stop_the_others(
 
 @things("empty directory", "directory of another user")
 @pytest.mark.parametrize("area", ["pending", "completed", "failed", "tmp", "quarantine"])
-def test_a_foreign_thing_in_place_of_an_area_is_refused_by_name(
-    folder, outside, place_thing, area
-):
+def test_a_foreign_thing_in_place_of_an_area_is_refused_by_name(folder, outside, place_thing, area):
     folder.path.mkdir()
     place_thing(folder.path / area, outside)
     with pytest.raises(QueueUnavailable, match=f"queue/{area} "):
@@ -248,7 +246,7 @@ def test_names_that_are_no_ids_are_set_aside_and_hidden_files_left_alone(
     shard.mkdir(exist_ok=True)
     (shard / "no id").mkdir()
     (shard / "ü").mkdir()
-    os.mkdir(os.fsencode(shard) + b"/\xff\xfe")
+    (shard / os.fsdecode(b"\xff\xfe")).mkdir()
     (shard / ("k" * 201)).mkdir()
     (shard / ".DS_Store").touch()
     (shard / ".stfolder").mkdir()
@@ -302,9 +300,7 @@ def test_a_broken_task_json_is_set_aside_with_its_content(
 
 
 @broken_files
-def test_looking_at_a_queue_with_a_broken_task_tells_about_the_others(
-    folder, neighbours, content
-):
+def test_looking_at_a_queue_with_a_broken_task_tells_about_the_others(folder, neighbours, content):
     folder.put("broken", content)
     queue = folder.open()
     assert queue.stats().pending >= 3
