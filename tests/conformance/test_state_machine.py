@@ -32,7 +32,7 @@ from dfq import (
     WrongState,
 )
 
-IDS = [f"t{i}" for i in range(7)]
+IDS = [f"t{i}" for i in range(4)]
 LEASE_SECONDS = 60.0
 # Chosen so that no sum of them meets a lease, a delay or a time to live exactly.
 STEPS = [3.3, 17.17, 61.717]
@@ -40,6 +40,8 @@ STEPS = [3.3, 17.17, 61.717]
 ids = st.sampled_from(IDS)
 handles = st.integers(0, 1)
 delays = st.sampled_from([0, 0, 0, 10, 30])
+# Mostly none, or little would ever run.
+dependencies = st.just([]) | st.just([]) | st.lists(ids, max_size=2, unique=True)
 
 
 @dataclass
@@ -153,7 +155,7 @@ class Machine(RuleBasedStateMachine):
         task_id=ids,
         priority=st.sampled_from([0, 50, 50, 100]),
         project=st.sampled_from([None, "a", "b"]),
-        depends_on=st.lists(ids, max_size=2, unique=True),
+        depends_on=dependencies,
         delay=delays,
         ttl=st.sampled_from([None, None, None, 40]),
         max_attempts=st.integers(1, 3),
@@ -232,7 +234,7 @@ class Machine(RuleBasedStateMachine):
 
     def use(self, data, verb):
         """Call ``verb`` with some lease; True if it was obeyed, which only the newest is."""
-        lease = data.draw(st.sampled_from(self.leases), label="lease")
+        lease = data.draw(st.sampled_from(self.leases[-5:]), label="lease")
         task = self.tasks.get(lease.task_id)
         newest = task is not None and task.holder is not None
         newest = newest and task.holder.lease_id == lease.lease_id and task.place == "pending"
@@ -340,15 +342,13 @@ class Machine(RuleBasedStateMachine):
             self.fail(task, "expired")
         assert report.expired_leases == len(over)
 
-    @rule(handle=handles)
-    def pause(self, handle):
-        self.queues[handle].pause("a while")
-        self.paused = True
-
-    @rule(handle=handles)
-    def resume(self, handle):
-        self.queues[handle].resume()
-        self.paused = False
+    @rule(handle=handles, paused=st.sampled_from([True, False, False]))
+    def pause_or_resume(self, handle, paused):
+        if paused:
+            self.queues[handle].pause("a while")
+        else:
+            self.queues[handle].resume()
+        self.paused = paused
 
     @rule(handle=handles, place=st.sampled_from(["completed", "failed"]))
     def purge(self, handle, place):
@@ -411,4 +411,4 @@ class Machine(RuleBasedStateMachine):
 
 def test_any_sequence_of_verbs_does_what_the_model_does(make_engine):
     machine = type("Machine", (Machine,), {"make_engine": staticmethod(make_engine)})
-    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=settings(max_examples=120, stateful_step_count=50))

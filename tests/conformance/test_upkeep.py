@@ -74,6 +74,17 @@ def test_a_pending_task_can_be_cancelled(queue, options):
     assert queue.claim("w") is None
 
 
+def test_a_cancelled_task_does_not_come_back_when_its_delay_or_its_life_ends(queue, clock):
+    queue.push(1, id="a", delay=10, ttl=20)
+    queue.cancel("a")
+    before = queue.get("a")
+    for _ in range(2):
+        clock.advance(15)
+        assert queue.claim("w") is None
+        queue.sweep()
+    assert queue.get("a") == before
+
+
 def test_cancelling_a_held_task_takes_it_from_its_holder(queue, settle):
     queue.push(1, id="a")
     lease = queue.claim("w")
