@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -138,11 +138,16 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess
 
 @pytest.fixture
 def script(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Start a Python program of its own, talking by lines; optionally under strace."""
+    """Start a Python program of its own, talking by lines; under strace or another command."""
     started: list[subprocess.Popen] = []
 
-    def start(source: str, *arguments: object, strace: list[str] | None = None) -> subprocess.Popen:
-        tracer: list[str] = []
+    def start(
+        source: str,
+        *arguments: object,
+        strace: list[str] | None = None,
+        under: Sequence[str] = (),
+    ) -> subprocess.Popen:
+        tracer = list(under)
         if strace is not None:
             if shutil.which("strace") is None:
                 _missing("strace")

@@ -60,14 +60,22 @@ def test_a_delay_ends_when_the_clock_jumps_on(folder, clock):
     assert queue.claim().task_id == "a"
 
 
-@jumps
-def test_finished_tasks_are_kept_by_the_disks_own_clock(folder, clock, jump):
+@pytest.mark.parametrize("jump", [-DAY, -1_699_999_000.0], ids=["back", "1970"])
+def test_a_jump_back_drops_no_finished_task_and_keeps_none_for_ever(folder, clock, jump):
     queue = folder.open(finished="drop", finished_after_seconds=3_600)
-    queue.push(1, id="a")
+    queue.push(1, id="before")
     queue.ack(queue.claim())
     clock.jump_wall(jump)
+    queue.push(1, id="after")
+    queue.ack(queue.claim())
     queue.sweep()
-    assert queue.get("a").state == "completed"
+    assert {record.task.id for record in queue.list("completed")} == {"before", "after"}
+    clock.advance(3_601)
+    queue.sweep()
+    assert "after" not in {record.task.id for record in queue.list("completed")}
+    clock.jump_wall(-jump)
+    queue.sweep()
+    assert queue.stats().completed == 0
 
 
 @pytest.mark.parametrize("offset", [DAY, -DAY], ids=["from tomorrow", "from yesterday"])
