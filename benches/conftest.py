@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from benches import bare
 from benches.filesystems import GROUNDS, Ground
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    """Nobody's first round waits for the compiler."""
+    bare.binary()
 
 
 @pytest.fixture(scope="session", params=list(GROUNDS))

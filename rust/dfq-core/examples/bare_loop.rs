@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use rustix::fs::{self, inotify, AtFlags, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{self, inotify, AtFlags, Mode, OFlags, RawDir, ResolveFlags, Timespec};
 
 const SHARDS: usize = 256;
 /// task.json: a payload of 300 bytes and its envelope.
 const TASK_BYTES: usize = 500;
-const LEASE_BYTES: usize = 350;
+const LEASE_BYTES: usize = 410;
 const BUFFER_BYTES: usize = 4096;
 const NAMES_BYTES: usize = 32 * 1024;
 
@@ -116,7 +116,20 @@ impl Queue {
         self.lock_byte(libc::F_WRLCK, task.shard)?;
         let directory = self.open_task(&task.pending)?;
         read_file(directory.as_fd(), c"lease.json", buffer)?;
-        drop(directory);
+        let now = Timespec {
+            tv_sec: 1_800_000_000,
+            tv_nsec: 0,
+        };
+        let finished = fs::Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        fs::utimensat(
+            &directory,
+            c"lease.json",
+            &finished,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
         fs::renameat(&self.root, &task.pending, &self.root, &task.completed)?;
         self.lock_byte(libc::F_UNLCK, task.shard)
     }
