@@ -188,6 +188,22 @@ def test_a_foreign_thing_in_place_of_an_area_is_refused_by_name(folder, outside,
         folder.open().push(1)
 
 
+@pytest.mark.needs_root
+@pytest.mark.parametrize("part", ["pending", "pending/shard", "completed", "tmp", "quarantine"])
+def test_a_directory_that_another_user_owns_is_refused_by_name_or_reported(
+    folder, neighbours, part
+):
+    victim = folder.task("n0").parent if part == "pending/shard" else folder.path / part
+    os.chown(victim, STRANGER, STRANGER)
+    queue = folder.open()
+    try:
+        queue.claim()
+        reported = " ".join(f"{f.subject} {f.message}" for f in queue.doctor() if f.level != "ok")
+    except DfqError as error:
+        reported = str(error)
+    assert victim.name in reported
+
+
 @things("empty directory", "directory of another user", "file", "empty file")
 def test_a_foreign_thing_in_place_of_queue_json_is_refused_by_name(
     folder, outside, place_thing, environment
