@@ -26,7 +26,8 @@ class CancelSignal:
     """An event that is set once, with a reason, and calls those who asked to be called."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        # Made when somebody waits: most tasks end before anybody does.
+        self._event: threading.Event | None = None
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._reason: CancelReason | None = None
@@ -38,10 +39,15 @@ class CancelSignal:
 
     def is_set(self) -> bool:
         """Whether to stop."""
-        return self._event.is_set()
+        return self._reason is not None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most so long."""
+        with self._lock:
+            if self._reason is not None:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
         return self._event.wait(timeout)
 
     def set(self, reason: CancelReason) -> bool:
@@ -51,7 +57,8 @@ class CancelSignal:
                 return False
             self._reason = reason
             callbacks, self._callbacks = self._callbacks, []
-            self._event.set()
+            if self._event is not None:
+                self._event.set()
         for callback in callbacks:
             callback()
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dfq.queue import Queue
-from dfq.record import Filter, Record
+from dfq.record import EVERYTHING, Filter, Record, State
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,27 @@ class Remaining:
     stuck: tuple[str, ...]
 
 
+def estimate(queue: Queue) -> Remaining:
+    """How much there may be to do, of any kind: one count, for a progress bar's first look."""
+    counts = queue.stats()
+    return Remaining(runnable=counts.pending - counts.stuck, stuck=())
+
+
 def remaining(queue: Queue, wanted: Filter) -> Remaining:
     """Count the unfinished tasks that ``wanted`` lets through.
 
     A task is stuck when a dependency failed or is unknown, or is itself stuck.
     """
-    runnable = sum(
-        1 for state in ("ready", "delayed", "leased") for _ in queue.list(state, filter=wanted)
-    )
+    counts = queue.stats()
+    # Listing reads every task there is, so only what the count says is there is listed.
+    states: tuple[State, ...] = ("ready", "delayed", "leased")
+    here = [state for state in states if getattr(counts, state)]
+    if wanted == EVERYTHING:
+        runnable = counts.ready + counts.delayed + counts.leased
+    else:
+        runnable = sum(1 for state in here for _ in queue.list(state, filter=wanted))
+    if not counts.blocked:
+        return Remaining(runnable, ())
     # Of all names: a task can wait for one that another kind of worker will do.
     blocked = {record.task.id: record for record in queue.list("blocked")}
     stuck = _stuck(blocked)

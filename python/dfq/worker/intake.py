@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Literal
@@ -11,7 +12,7 @@ from dfq.lease import Lease
 from dfq.queue import Queue
 from dfq.record import Filter
 from dfq.worker.backoff import Backoff
-from dfq.worker.draining import Remaining, remaining
+from dfq.worker.draining import Remaining, estimate, remaining
 from dfq.worker.folder import Folder
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import WorkerOptions
@@ -52,6 +53,7 @@ class Intake:
         self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
         self._sweep_at = queue.clock.boot()
         self._counted = False
+        self._look_at = -math.inf
         #: Why no more comes, once that is so.
         self.ended: Ended | None = None
 
@@ -81,7 +83,7 @@ class Intake:
     def _claim(self, limit: int) -> list[Lease]:
         self._sweep_if_due()
         if self._options.drain and not self._counted:
-            self._on_remaining(remaining(self._queue, self._wanted))
+            self._on_remaining(estimate(self._queue))
             self._counted = True
         if self._budget is not None:
             limit = min(limit, self._budget)
@@ -104,7 +106,14 @@ class Intake:
         return leases
 
     def _look_whether_drained(self) -> None:
+        clock = self._queue.clock
+        began = clock.boot()
+        if began < self._look_at:
+            return
         left = remaining(self._queue, self._wanted)
+        # A long look at a full queue comes less often, so that it stays a small part of the work.
+        ended = clock.boot()
+        self._look_at = ended + 4 * (ended - began)
         self._on_remaining(left)
         if left.runnable == 0:
             self.ended = "drained"
@@ -121,7 +130,8 @@ class Intake:
         clock = self._queue.clock
         longest = self._queue.policy.safety_poll_seconds
         if self._options.drain:
-            longest = min(longest, DRAIN_POLL_SECONDS)
+            until_look = self._look_at - clock.boot()
+            longest = min(longest, until_look if until_look > 0 else DRAIN_POLL_SECONDS)
         began = clock.boot()
         woken = self._queue.wait(longest)
         # Tasks that are there but not for us, or a paused queue, may end every wait at once.

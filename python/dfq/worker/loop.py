@@ -10,6 +10,7 @@ import math
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -92,9 +93,10 @@ class Worker:
         )
         self._inbox: SimpleQueue[str | int] = SimpleQueue()
         self._wake_at = math.inf
-        self._progress_lock = threading.Lock()
+        self._counts_lock = threading.Lock()
         self._telling_lock = threading.Lock()
-        self._progress = Progress()
+        self._counts: Counter[Settled] = Counter()
+        self._left: Remaining | None = None
         self._last: Settled | None = None
         self._broken = False
         self._stop_signal: int | None = None
@@ -104,7 +106,17 @@ class Worker:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        return replace(self._progress, running=self._pool.in_flight)
+        with self._counts_lock:
+            counts, left = self._counts.copy(), self._left
+        return Progress(
+            completed=counts["completed"],
+            retried=counts["retried"],
+            failed=counts["failed"],
+            released=counts["released"],
+            running=self._pool.in_flight,
+            remaining=None if left is None else left.runnable,
+            stuck=0 if left is None else len(left.stuck),
+        )
 
     def stop(self, *, at_once: bool = False) -> None:
         """Claim nothing more; end when what runs is done, or at once. From any thread."""
@@ -235,7 +247,7 @@ class Worker:
         self._runner.stop(1.0)
         if self._health is not None:
             self._health.remove()
-        done = self._progress
+        done = self.progress
         LOGGER.info(
             "worker %s ended: %d completed, %d to be tried again, %d failed, %d put back",
             self.worker_id,
@@ -283,22 +295,18 @@ class Worker:
         self.stop()
 
     def _count(self, _delivery: Delivery, settled: Settled) -> None:
-        with self._progress_lock:
+        with self._counts_lock:
             self._last = settled
-            before = self._progress
-            counts: dict[str, int] = {}
-            if settled != "lost":
-                counts[settled] = getattr(before, settled) + 1
-            if before.remaining and settled in ("completed", "failed"):
-                counts["remaining"] = before.remaining - 1
-            self._progress = replace(before, **counts)
+            self._counts[settled] += 1
+            if self._left is not None and settled in ("completed", "failed"):
+                self._left = replace(self._left, runnable=max(0, self._left.runnable - 1))
         self._tell_progress()
         if self._options.drain and self._pool.in_flight <= 1:
             self._queue.interrupt()
 
     def _note_remaining(self, left: Remaining) -> None:
-        with self._progress_lock:
-            self._progress = replace(self._progress, remaining=left.runnable, stuck=len(left.stuck))
+        with self._counts_lock:
+            self._left = left
         self._tell_progress()
 
     def _tell_progress(self) -> None:

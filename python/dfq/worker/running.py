@@ -7,10 +7,12 @@ import sys
 import threading
 from collections.abc import Callable
 from inspect import isawaitable
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any
 
 from dfq.worker.delivery import Delivery
 from dfq.worker.heartbeat import Heartbeats
+from dfq.worker.logs import LOGGER
 from dfq.worker.pool import Pool
 from dfq.worker.settlement import Settled, Settler
 
@@ -56,7 +58,8 @@ class Runner:
     def start(self, delivery: Delivery) -> None:
         """Run the handler in this thread; a coroutine goes to the event loop."""
         try:
-            delivery.context.log.debug("started")
+            if LOGGER.isEnabledFor(DEBUG):
+                delivery.context.log.debug("started")
             result = delivery.entry.invoke(delivery.context)
         except BaseException as error:
             self._end_if_forked(delivery)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from logging import INFO
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ from dfq.queue import Queue
 from dfq.record import Outcome
 from dfq.worker.backoff import Backoff
 from dfq.worker.delivery import Delivery
+from dfq.worker.logs import LOGGER
 
 #: What became of a delivery, for the counts.
 Settled = Literal["completed", "retried", "failed", "released", "lost"]
@@ -47,8 +49,9 @@ class Settler:
             except InvalidTask as error:
                 # The work is done: doing it again would not make its result storable.
                 return self._bury(delivery, f"the work is done, but {error}")
-            seconds = self._queue.clock.boot() - delivery.started_at
-            delivery.context.log.info("completed in %.3g s", seconds)
+            if LOGGER.isEnabledFor(INFO):
+                seconds = self._queue.clock.boot() - delivery.started_at
+                delivery.context.log.info("completed in %.3g s", seconds)
             return "completed"
 
         return self._write(delivery, ack)
@@ -99,7 +102,6 @@ class Settler:
 
     def _write(self, delivery: Delivery, verb: Callable[[], Settled]) -> Settled:
         """Call ``verb`` until it gets through, the lease is lost, or there is no more time."""
-        log = delivery.context.log
         until = self._queue.clock.boot() + self._lease_seconds
         backoff = Backoff(self._queue.chance, longest_seconds=10.0)
         while True:
@@ -110,10 +112,12 @@ class Settler:
                     return settled
             except (LeaseLost, TaskNotFound, WrongState) as error:
                 delivery.context.cancelled.set("lost")
-                log.warning("outcome refused: %s", str(error) or type(error).__doc__)
+                delivery.context.log.warning(
+                    "outcome refused: %s", str(error) or type(error).__doc__
+                )
                 return "lost"
             except (QueueUnavailable, QueueBusy) as error:
-                wait = backoff.next_seconds()
+                log, wait = delivery.context.log, backoff.next_seconds()
                 if self._queue.clock.boot() + wait > until or self._give_up.is_set():
                     log.error("outcome not written, so it will be delivered again: %s", error)
                     return "lost"

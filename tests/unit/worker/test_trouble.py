@@ -23,11 +23,13 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(settlement, "Backoff", Short)
 
 
-def failing(verb, errors):
+def failing(verb, errors, before_the_last=lambda: None):
     """``verb``, failing with each of these first."""
     pending = list(errors)
 
     def call(*args, **kwargs):
+        if len(pending) == 1:
+            before_the_last()
         if pending:
             raise pending.pop(0)
         return verb(*args, **kwargs)
@@ -41,9 +43,9 @@ def test_a_queue_that_fails_is_reported_once_and_work_goes_on_when_it_is_back(
     queue, start, proxy, caplog, error, verb
 ):
     caplog.set_level("INFO", logger="dfq")
-    queue.push(1, id="a", delay=0.1)
-    broken = proxy(queue, **{verb: failing(getattr(queue, verb), [error("no luck")] * 3)})
-    assert start(broken, lambda payload: "done", drain=True).ended() == 0
+    broken = failing(getattr(queue, verb), [error("no luck")] * 3, lambda: queue.push(1, id="a"))
+    worker = start(proxy(queue, **{verb: broken}), lambda payload: "done", max_tasks=1)
+    assert worker.ended() == 0
     assert queue.get("a").result == "done"
     assert caplog.text.count("fails, trying on: no luck") == 1
     assert "is back" in caplog.text
