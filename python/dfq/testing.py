@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,7 +128,7 @@ def inline(
         runs.run_ready(raise_errors=raise_errors)
         return task
 
-    def push_many_and_run(tasks: Iterator[NewTask]) -> list[Pushed]:
+    def push_many_and_run(tasks: Iterable[NewTask]) -> list[Pushed]:
         pushed = push_many(tasks)
         runs.run_ready(raise_errors=raise_errors)
         return pushed

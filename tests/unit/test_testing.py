@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 
 import pytest
 
 import dfq
+import dfq.testing
 from dfq.handler import Context
 from dfq.testing import FakeClock, SeededChance, drain, inline, memory_queue
 
@@ -211,3 +213,16 @@ def test_handlers_are_needed_and_one_plain_function_at_most(queue):
     for handlers in ([], [str, len]):
         with pytest.raises(dfq.HandlerError):
             drain(queue, *handlers)
+
+
+@pytest.mark.parametrize("module", [dfq, dfq.testing], ids=lambda m: m.__name__)
+def test_the_examples_in_the_docstrings_are_true(module):
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+def test_inline_works_on_a_folder_too(tmp_path):
+    with dfq.open(tmp_path / "q") as queue, inline(queue, str.upper) as runs:
+        task = queue.push("loud")
+        assert queue.get(task.id).result == runs.results[task.id] == "LOUD"

@@ -57,7 +57,8 @@ class EngineQueue(ABC):
         self._policy = policy
         self._clock = clock
         self._chance = chance
-        self._worker_id: str | None = None
+        self._worker_id = ""
+        self._worker_pid = 0
         self._decorator: TaskDecorator | None = None
 
     @property
@@ -357,8 +358,11 @@ class EngineQueue(ABC):
         """Let go of files and threads. Leases stay."""
 
     def _own_worker_id(self) -> str:
-        if self._worker_id is None:
-            self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{self._chance.bits(16):04x}"
+        # A forked child is another worker than its parent.
+        pid = os.getpid()
+        if self._worker_pid != pid:
+            self._worker_id = f"{socket.gethostname()}-{pid}-{self._chance.bits(16):04x}"
+            self._worker_pid = pid
         return self._worker_id
 
     def _lease_seconds(self, given: float | None) -> float:
