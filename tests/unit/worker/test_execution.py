@@ -125,7 +125,8 @@ def test_a_grandchild_that_keeps_the_pipes_open_is_not_waited_for(tmp_path):
     source = (
         "import os, sys, time\n"
         "if os.fork() == 0:\n"
-        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        f"    with open({str(tmp_path / 'new')!r}, 'w') as new: new.write(str(os.getpid()))\n"
+        f"    os.rename({str(tmp_path / 'new')!r}, {str(tmp_path / 'pid')!r})\n"
         "    time.sleep(600)\n"
         f"while not (os.path.exists({str(tmp_path / 'pid')!r})): time.sleep(0.001)\n"
         "print('parent done', flush=True)\n"
