@@ -121,14 +121,20 @@ class FileQueue(EngineQueue):
     # The primitives
 
     def _push(self, tasks: List[NewTask]) -> List[Pushed]:
-        areas = _told(self.core.push, [task_arguments(task) for task in tasks])
+        try:
+            areas = _told(self.core.push, [task_arguments(task) for task in tasks])
+        except DfqError:
+            raise
+        except (TypeError, ValueError) as error:
+            # Only a NewTask that was not made by new_task() gets this far.
+            raise InvalidTask(f"a task can't be stored: {error}") from None
         return [
             Pushed(task.id, created=True) if area is None else self._duplicate(task.id, area)
             for task, area in zip(tasks, areas, strict=True)
         ]
 
     def _duplicate(self, task_id: str, area: str) -> Pushed:
-        record = self.get(task_id) if area == "pending" else None
+        record = self._readable(task_id) if area == "pending" else None
         return Pushed(task_id, created=False, state=area if record is None else record.state)
 
     def _claim(
@@ -227,7 +233,12 @@ class FileQueue(EngineQueue):
             return None
         moment = self._moment()
         found = _told(self.core.get, task_id, moment)
-        return None if found is None else record_from(found, self._policy, moment[0] / 1000)
+        if found is None:
+            return None
+        try:
+            return record_from(found, self._policy, moment[0] / 1000)
+        except ValueError as error:
+            raise WrongState(f"task {task_id!r} is damaged: {error}") from None
 
     def list(
         self, state: State | None = None, *, filter: Filter = EVERYTHING, limit: int | None = None
@@ -238,13 +249,20 @@ class FileQueue(EngineQueue):
         for task_id in self._ids(areas):
             if remaining == 0:
                 return
-            record = self.get(task_id)
+            record = self._readable(task_id)
             # A task may move on while the listing runs.
             if record is None or state not in (None, record.state):
                 continue
             if filter.matches(record.task):
                 remaining -= 1
                 yield record
+
+    def _readable(self, task_id: str) -> Record | None:
+        try:
+            return self.get(task_id)
+        except WrongState:
+            # Damaged: a claim sets it aside, and `doctor` tells.
+            return None
 
     def _ids(self, areas: List[str]) -> Iterator[str]:
         if self._exists():
@@ -272,7 +290,7 @@ class FileQueue(EngineQueue):
         now = self._clock.wall()
         areas = ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
         for task_id in self._ids(areas):
-            record = self.get(task_id)
+            record = self._readable(task_id)
             if record is None or state not in (None, record.state):
                 continue
             if state is None and record.state == "leased":
@@ -304,7 +322,10 @@ class FileQueue(EngineQueue):
         """What :meth:`save_state` kept for this task, or None."""
         check_id(task_id)
         state = _told(self.core.load_state, task_id) if self._exists() else None
-        return None if state is None else decode(state)
+        try:
+            return None if state is None else decode(state)
+        except ValueError as error:
+            raise WrongState(f"state.json of task {task_id!r} is damaged: {error}") from None
 
     def wait(self, timeout_seconds: float) -> bool:
         """Block until there may be work, at most so long. True: worth a claim."""

@@ -35,7 +35,11 @@ def examine(
 
 def _folder(path: str, network: bool) -> list[Finding]:
     findings = []
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        message = f"can't be looked at: {error.strerror}"
+        return [Finding("error", path, message, "Was the folder deleted?")]
     if stat.S_IMODE(status.st_mode) & 0o022:
         advice = f"chmod go-w {path}"
         findings.append(Finding("warning", path, "others can write to the folder", advice))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TypeVar
 
 import orjson
 
-from dfq.errors import InvalidPolicy, QueueUnavailable
+from dfq.errors import InvalidPolicy, LayoutTooNew, QueueUnavailable
 from dfq.lease import Lease
 from dfq.payload import decode
-from dfq.policy import Policy, RetryPolicy
+from dfq.policy import LAYOUT_VERSION, Policy, RetryPolicy
 from dfq.record import Record
 from dfq.task import NewTask, Task, TaskError
 
@@ -23,8 +24,10 @@ def policy_in(folder: str) -> Policy:
     """The policy in a folder's queue.json; the defaults where there is none."""
     path = f"{folder}/queue.json"
     try:
-        with open(path, "rb") as file:
-            content = file.read(1 << 20)
+        # Not through a symlink, and never waiting for somebody to write to a FIFO.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            content = file.read(1 << 20) or b""
     except (FileNotFoundError, NotADirectoryError):
         return Policy()
     except OSError as error:
@@ -36,6 +39,12 @@ def policy_in(folder: str) -> Policy:
             f"{path} is not JSON ({error}); mend it, or delete it for the defaults"
         ) from None
     if isinstance(settings, dict):
+        version = settings.get("dfq")
+        if isinstance(version, int) and version > LAYOUT_VERSION:
+            raise LayoutTooNew(
+                f"{folder} has layout {version}; this dfq knows layout {LAYOUT_VERSION} at most. "
+                "Upgrade dfq"
+            )
         # What is wrong with these the core says, in its own words.
         settings = {key: value for key, value in settings.items() if key not in _LAYOUT_KEYS}
     try:
@@ -98,10 +107,17 @@ def record_from(found: dict[str, Any], policy: Policy, now: float) -> Record:
         task=task,
         state=found["state"],
         lease=None if lease is None else _frozen(Lease, lease),
-        result=None if found["result"] is None else decode(found["result"]),
+        result=_result(found["result"]),
         finished_at=found["finished_at"],
         blocked_by=found["blocked_by"],
     )
+
+
+def _result(encoded: bytes | None) -> Any:
+    try:
+        return None if encoded is None else decode(encoded)
+    except ValueError as error:
+        raise ValueError(f"result.json: {error}") from None
 
 
 def _frozen(cls: type[T], fields: dict[str, Any]) -> T:

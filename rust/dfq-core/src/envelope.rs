@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::id;
 use crate::time::Stamp;
 
 /// The version of the files this crate writes.
@@ -144,7 +145,16 @@ impl Envelope {
                 "task.json belongs to the task {:?}",
                 envelope.id
             ))),
-            Ok(envelope) => Ok(envelope),
+            Ok(envelope) => match envelope
+                .depends_on
+                .iter()
+                .find(|d| !id::is_valid(d.as_bytes()))
+            {
+                Some(bad) => Err(Damage::Broken(format!(
+                    "depends_on names {bad:?}, which is no id"
+                ))),
+                None => Ok(envelope),
+            },
             Err(error) => match serde_json::from_slice::<Probe>(content) {
                 Ok(Probe { dfq: Some(version) }) if version > VERSION => {
                     Err(Damage::Newer(version))

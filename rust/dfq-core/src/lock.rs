@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{self, AtFlags, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
 use crate::sys;
@@ -30,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One lock file, open once in this process.
 pub struct LockFile {
     file: OwnedFd,
+    writable: bool,
     pid: u32,
     threads: Vec<Mutex<()>>,
 }
@@ -58,11 +60,25 @@ impl LockFile {
                 return Ok(Arc::clone(lock));
             }
         }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = fs::openat(root, "lock", flags, sys::FILE_MODE).map_err(failed)?;
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = flags | OFlags::RDWR | OFlags::CREATE;
+        let (file, writable) = match fs::openat(root, "lock", create, sys::FILE_MODE) {
+            Ok(file) => (file, true),
+            // A read-only disk can still be looked at.
+            Err(Errno::ROFS) => {
+                let file = fs::openat(root, "lock", flags | OFlags::RDONLY, sys::FILE_MODE);
+                (file.map_err(|_| failed(Errno::ROFS))?, false)
+            }
+            Err(errno) => return Err(failed(errno)),
+        };
         let key = key(&fs::fstat(&file).map_err(failed)?);
         let threads = (0..COUNT).map(|_| Mutex::new(())).collect();
-        let lock = Arc::new(LockFile { file, pid, threads });
+        let lock = Arc::new(LockFile {
+            file,
+            writable,
+            pid,
+            threads,
+        });
         // A parent's entry stays alive: dropping it would close its handle.
         if let Some(inherited) = known.insert(key, Arc::clone(&lock)) {
             std::mem::forget(inherited);
@@ -75,8 +91,16 @@ impl LockFile {
         self.pid == std::process::id()
     }
 
+    /// Whether locks can be taken at all: not on a read-only disk.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Takes lock number `which`, waiting a bounded time.
     pub fn take(&self, which: usize) -> Result<Guard<'_>> {
+        if !self.writable {
+            return Err(Error::io("change", "the queue", Errno::ROFS));
+        }
         let thread = self.threads[which].try_lock_for(PATIENCE).ok_or_else(|| {
             Error::new(
                 Kind::Busy,
@@ -97,7 +121,7 @@ impl LockFile {
                 Err(errno) if errno == libc::EAGAIN || errno == libc::EACCES => {}
                 Err(libc::EINTR) => continue,
                 Err(errno) => {
-                    let errno = rustix::io::Errno::from_raw_os_error(errno);
+                    let errno = Errno::from_raw_os_error(errno);
                     return Err(Error::io("lock", "lock", errno));
                 }
             }

@@ -266,10 +266,7 @@ impl Pending {
             let (shard, fresh, foreign) = result?;
             self.index.add_fresh(shard, &fresh);
             for (name, reason) in foreign {
-                let mut path = root.shard_path(Area::Pending, shard).into_bytes();
-                // In a sharded queue, a shard directory is not a task.
-                path.push(b'/');
-                path.extend_from_slice(&name);
+                let path = scan::foreign_path(root, shard, &name);
                 self.foreign.push(Foreign { path, reason });
             }
         }

@@ -276,9 +276,44 @@ impl Root {
         format!("tmp/{namespace}-{}-{start}-{nonce}-{count}", part.me.pid)
     }
 
+    /// Makes a file below `tmp/`, and `tmp/` itself if somebody deleted it.
+    pub fn create_scratch(&self, scratch: &str) -> rustix::io::Result<OwnedFd> {
+        match sys::create_exclusive(self.fd(), scratch) {
+            Err(Errno::NOENT) => {
+                sys::ensure_dir(self.fd(), "tmp")?;
+                sys::create_exclusive(self.fd(), scratch)
+            }
+            other => other,
+        }
+    }
+
     /// Puts `bytes` in place as `<dir>/<name>`, whole, replacing what was there.
     ///
     /// Written aside, synced if it must survive a power cut, then renamed.
+    pub fn try_replace(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &str,
+        bytes: &[u8],
+        nonce: &str,
+        durable: bool,
+    ) -> rustix::io::Result<()> {
+        let scratch = self.scratch_path(nonce);
+        let attempt = || -> rustix::io::Result<()> {
+            let file = self.create_scratch(&scratch)?;
+            sys::write_all(&file, bytes)?;
+            if durable {
+                sys::sync(&file)?;
+            }
+            fs::renameat(self.fd(), &scratch, dir, name)
+        };
+        attempt().inspect_err(|_| {
+            // Best effort: what stays behind is swept.
+            let _ = fs::unlinkat(self.fd(), &scratch, fs::AtFlags::empty());
+        })
+    }
+
+    /// [`Root::try_replace`], with an error that says what could not be written.
     pub fn replace(
         &self,
         dir: BorrowedFd<'_>,
@@ -287,20 +322,8 @@ impl Root {
         nonce: &str,
         durable: bool,
     ) -> Result<()> {
-        let scratch = self.scratch_path(nonce);
-        let attempt = || -> rustix::io::Result<()> {
-            let file = sys::create_exclusive(self.fd(), &scratch)?;
-            sys::write_all(&file, bytes)?;
-            if durable {
-                sys::sync(&file)?;
-            }
-            fs::renameat(self.fd(), &scratch, dir, name)
-        };
-        attempt().map_err(|errno| {
-            // Best effort: what stays behind is swept.
-            let _ = fs::unlinkat(self.fd(), &scratch, fs::AtFlags::empty());
-            Error::io("write", name, errno)
-        })
+        self.try_replace(dir, name, bytes, nonce, durable)
+            .map_err(|errno| Error::io("write", name, errno))
     }
 }
 
@@ -379,12 +402,20 @@ fn first_fence_of_this_boot(handle: &OwnedFd, locks: &LockFile, me: &Identity) -
     if let Some(boot) = read().filter(|b| b.boot_id == me.boot_id) {
         return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
     }
-    let _guard = locks.take(lock::QUEUE)?;
+    let _guard = if locks.is_writable() {
+        Some(locks.take(lock::QUEUE)?)
+    } else {
+        None
+    };
     let known = read();
     if let Some(boot) = known.as_ref().filter(|b| b.boot_id == me.boot_id) {
         return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
     }
     let epoch = known.map_or(0, |b| b.epoch + 1);
+    if !locks.is_writable() {
+        // Nothing can be claimed here, so no fence is needed.
+        return Ok(epoch.saturating_mul(FENCES_PER_BOOT));
+    }
     let boot = BootFile {
         boot_id: me.boot_id.clone(),
         epoch,

@@ -29,6 +29,12 @@ pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
     let dir = match sys::open_dir(root.fd(), &path) {
         Ok(dir) => dir,
         Err(Errno::NOENT) => return Ok(listing),
+        Err(Errno::NOTDIR | Errno::LOOP) if path.contains('/') => {
+            listing
+                .foreign
+                .push((Vec::new(), "it is not a directory, but stands for a shard"));
+            return Ok(listing);
+        }
         Err(errno) => return Err(Error::io("open", &path, errno)),
     };
     sys::each_entry(&dir, |name, kind| match kind {
@@ -52,6 +58,16 @@ pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
     })
     .map_err(|errno| Error::io("read", &path, errno))?;
     Ok(listing)
+}
+
+/// The path of a foreign thing in a shard of pending/; an empty name: of the shard itself.
+pub fn foreign_path(root: &Root, shard: u8, name: &[u8]) -> Vec<u8> {
+    let mut path = root.shard_path(Area::Pending, shard).into_bytes();
+    if !name.is_empty() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    path
 }
 
 /// Does `work` on each item, spread over the cores, and returns the results in order.

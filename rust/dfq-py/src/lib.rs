@@ -42,6 +42,12 @@ struct FileQueue {
     core: queue::FileQueue,
 }
 
+impl FileQueue {
+    fn told(&self, error: Error) -> PyErr {
+        raise(self.core.explain(error))
+    }
+}
+
 #[pymethods]
 impl FileQueue {
     #[new]
@@ -86,7 +92,9 @@ impl FileQueue {
             .into_iter()
             .map(convert::new_task)
             .collect::<PyResult<Vec<_>>>()?;
-        let pushed = py.detach(|| self.core.push(&tasks)).map_err(raise)?;
+        let pushed = py
+            .detach(|| self.core.push(&tasks))
+            .map_err(|e| self.told(e))?;
         Ok(pushed
             .into_iter()
             .map(|one| match one {
@@ -115,7 +123,7 @@ impl FileQueue {
         };
         let claimed = py
             .detach(|| self.core.claim(&request, now(moment)))
-            .map_err(raise)?;
+            .map_err(|e| self.told(e))?;
         let list = PyList::empty(py);
         for one in claimed {
             list.append(convert::claimed(py, &one)?)?;
@@ -137,7 +145,7 @@ impl FileQueue {
                 self.core
                     .heartbeat(task_id, lease_id, fence, lease_ms, now(moment))
             })
-            .map_err(raise)?;
+            .map_err(|e| self.told(e))?;
         convert::lease(py, &lease)
     }
 
@@ -151,7 +159,7 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<()> {
         py.detach(|| self.core.ack(task_id, lease_id, fence, result, now(moment)))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     /// True: the task will be delivered again. False: it failed.
@@ -173,7 +181,7 @@ impl FileQueue {
                 .nack(task_id, lease_id, fence, kind, message, delay_ms, now)
         })
         .map(|outcome| outcome == Outcome::Retry)
-        .map_err(raise)
+        .map_err(|e| self.told(e))
     }
 
     fn release(
@@ -189,7 +197,7 @@ impl FileQueue {
             self.core
                 .release(task_id, lease_id, fence, delay_ms, now(moment))
         })
-        .map_err(raise)
+        .map_err(|e| self.told(e))
     }
 
     fn bury(
@@ -205,7 +213,7 @@ impl FileQueue {
             self.core
                 .bury(task_id, lease_id, fence, reason, now(moment))
         })
-        .map_err(raise)
+        .map_err(|e| self.told(e))
     }
 
     fn save_state(
@@ -217,7 +225,7 @@ impl FileQueue {
         state: &[u8],
     ) -> PyResult<()> {
         py.detach(|| self.core.save_state(task_id, lease_id, fence, state))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     fn load_state<'py>(
@@ -225,7 +233,9 @@ impl FileQueue {
         py: Python<'py>,
         task_id: &str,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let state = py.detach(|| self.core.load_state(task_id)).map_err(raise)?;
+        let state = py
+            .detach(|| self.core.load_state(task_id))
+            .map_err(|e| self.told(e))?;
         Ok(state.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
@@ -240,28 +250,30 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<()> {
         py.detach(|| self.core.fail(task_id, reason, kind, held, now(moment)))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     fn requeue(&self, py: Python<'_>, task_id: &str) -> PyResult<()> {
-        py.detach(|| self.core.requeue(task_id)).map_err(raise)
+        py.detach(|| self.core.requeue(task_id))
+            .map_err(|e| self.told(e))
     }
 
     /// Deletes a task. `held`: a pending one that is leased, instead of one that is not.
     fn remove(&self, py: Python<'_>, area_name: &str, task_id: &str, held: bool) -> PyResult<bool> {
         let area = area(area_name)?;
         py.detach(|| self.core.remove(area, task_id, held))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     /// Sets a pending task aside.
     fn quarantine(&self, py: Python<'_>, task_id: &str, reason: &str) -> PyResult<()> {
         py.detach(|| self.core.quarantine_task(task_id, reason))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     fn quarantined(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        py.detach(|| self.core.quarantined()).map_err(raise)
+        py.detach(|| self.core.quarantined())
+            .map_err(|e| self.told(e))
     }
 
     fn get<'py>(
@@ -272,7 +284,7 @@ impl FileQueue {
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let record = py
             .detach(|| self.core.get(task_id, now(moment)))
-            .map_err(raise)?;
+            .map_err(|e| self.told(e))?;
         record
             .map(|record| convert::record(py, &record))
             .transpose()
@@ -281,11 +293,14 @@ impl FileQueue {
     /// The ids in one of the 256 shards of an area.
     fn list(&self, py: Python<'_>, area_name: &str, shard: u8) -> PyResult<Vec<String>> {
         let area = area(area_name)?;
-        py.detach(|| self.core.list(area, shard)).map_err(raise)
+        py.detach(|| self.core.list(area, shard))
+            .map_err(|e| self.told(e))
     }
 
     fn stats<'py>(&self, py: Python<'py>, moment: Moment) -> PyResult<Bound<'py, PyDict>> {
-        let counts = py.detach(|| self.core.stats(now(moment))).map_err(raise)?;
+        let counts = py
+            .detach(|| self.core.stats(now(moment)))
+            .map_err(|e| self.told(e))?;
         convert::counts(py, &counts)
     }
 
@@ -305,21 +320,23 @@ impl FileQueue {
         };
         let report = py
             .detach(|| self.core.sweep(retention, now(moment)))
-            .map_err(raise)?;
+            .map_err(|e| self.told(e))?;
         convert::sweep_report(py, &report)
     }
 
     #[getter]
     fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| self.core.is_paused()).map_err(raise)
+        py.detach(|| self.core.is_paused())
+            .map_err(|e| self.told(e))
     }
 
     fn pause(&self, py: Python<'_>, note: &[u8]) -> PyResult<()> {
-        py.detach(|| self.core.pause(note)).map_err(raise)
+        py.detach(|| self.core.pause(note))
+            .map_err(|e| self.told(e))
     }
 
     fn resume(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.core.resume()).map_err(raise)
+        py.detach(|| self.core.resume()).map_err(|e| self.told(e))
     }
 
     fn wait(
@@ -330,7 +347,7 @@ impl FileQueue {
         moment: Moment,
     ) -> PyResult<bool> {
         py.detach(|| self.core.wait(timeout_ms, poll_ms, now(moment)))
-            .map_err(raise)
+            .map_err(|e| self.told(e))
     }
 
     fn interrupt(&self) {

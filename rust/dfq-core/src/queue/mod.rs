@@ -18,6 +18,7 @@ mod remove;
 mod settle;
 mod sweep;
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use parking_lot::Mutex;
@@ -64,6 +65,8 @@ pub struct FileQueue {
     pending: Mutex<Pending>,
     bell: Bell,
     chance: Chance,
+    /// Leases from other machines whose file is stamped in the future: when each was first seen.
+    observed: Mutex<HashMap<String, (String, i64)>>,
 }
 
 /// A task found in an area, with a handle on its directory.
@@ -80,9 +83,18 @@ impl FileQueue {
             pending: Mutex::new(Pending::new(&root)),
             bell: Bell::new().map_err(|e| Error::io("make", "a pipe", e))?,
             chance: Chance::new(seed),
+            observed: Mutex::new(HashMap::new()),
             root,
             settings,
         })
+    }
+
+    /// The error to tell: a call that failed because the folder is gone says just that.
+    pub fn explain(&self, error: Error) -> Error {
+        match error.kind {
+            Kind::Unavailable => self.root.check_present().err().unwrap_or(error),
+            _ => error,
+        }
     }
 
     /// Whether the folder is shared with other machines.
@@ -244,6 +256,29 @@ impl FileQueue {
         self.finish(Area::Failed, shard, id, dir, now)
     }
 
+    /// Puts a result or a state beside the task; a foreign thing in its place is set aside.
+    fn put_part(
+        &self,
+        id: &str,
+        dir: &OwnedFd,
+        name: &str,
+        bytes: &[u8],
+        sync: bool,
+    ) -> Result<()> {
+        let put = || {
+            self.root
+                .try_replace(dir.as_fd(), name, bytes, &self.chance.nonce(), sync)
+        };
+        let result = match put() {
+            Err(Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => {
+                self.quarantine_part(dir, name, id)?;
+                put()
+            }
+            other => other,
+        };
+        result.map_err(|errno| Error::io("write", name, errno))
+    }
+
     /// Replaces task.json. Synced: after a power cut the payload must still be there.
     fn write_task(&self, dir: &OwnedFd, task: &Envelope) -> Result<()> {
         let nonce = self.chance.nonce();
@@ -277,7 +312,7 @@ impl FileQueue {
     fn store_time_ms(&self) -> Result<i64> {
         let scratch = self.root.scratch_path(&self.chance.nonce());
         let failed = |errno| Error::io("write", &scratch, errno);
-        let file = sys::create_exclusive(self.root.fd(), &scratch).map_err(failed)?;
+        let file = self.root.create_scratch(&scratch).map_err(failed)?;
         let stat = fs::fstat(&file).map_err(failed)?;
         fs::unlinkat(self.root.fd(), &scratch, AtFlags::empty()).map_err(failed)?;
         Ok(mtime_ms(&stat))

@@ -123,7 +123,14 @@ impl FileQueue {
         let file_path = format!("{scratch}/task.json");
         let root = self.root.fd();
         let attempt = || -> rustix::io::Result<()> {
-            fs::mkdirat(root, &scratch, sys::DIR_MODE)?;
+            match fs::mkdirat(root, &scratch, sys::DIR_MODE) {
+                Err(Errno::NOENT) => {
+                    // Somebody deleted tmp/.
+                    sys::ensure_dir(root, "tmp")?;
+                    fs::mkdirat(root, &scratch, sys::DIR_MODE)?;
+                }
+                other => other?,
+            }
             let file = sys::create_exclusive(root, &file_path)?;
             sys::write_all(&file, &task.envelope.to_bytes())?;
             if durable {

@@ -114,13 +114,34 @@ impl FileQueue {
                         until_boot_ms: None,
                     })
                 {
-                    let age = self.lease_age_ms(dir)?;
+                    let age = match self.lease_age_ms(dir)? {
+                        // Stamped in the future: a clock jumped, so count from when we saw it.
+                        age if age < 0 => self.observed_ms(&lease, now),
+                        age => age,
+                    };
                     standing = lease.standing(&process.me, network, age, now);
                 }
                 Ok(match standing {
                     Standing::Stale(_) => Judged::Stale,
                     Standing::Held { until_boot_ms } => Judged::Held(until_boot_ms),
                 })
+            }
+        }
+    }
+
+    /// How long this very lease has stood unchanged before our eyes.
+    fn observed_ms(&self, lease: &Lease, now: Now) -> i64 {
+        const REMEMBERED: usize = 100_000;
+        let beat = format!("{}@{}", lease.lease_id, lease.heartbeat_at.0);
+        let mut observed = self.observed.lock();
+        if observed.len() > REMEMBERED {
+            observed.clear();
+        }
+        match observed.get(&lease.task_id) {
+            Some((known, since)) if *known == beat => now.boot_ms - since,
+            _ => {
+                observed.insert(lease.task_id.clone(), (beat, now.boot_ms));
+                0
             }
         }
     }

@@ -34,8 +34,11 @@ impl FileQueue {
         let own_id = own.lease_id.clone();
         let lease = match sys::create_exclusive(dir.as_fd(), "lease.json") {
             Ok(file) => {
-                let written = sys::write_all(&file, &own.to_bytes());
-                written.map_err(|e| Error::io("write", "lease.json", e))?;
+                if let Err(errno) = sys::write_all(&file, &own.to_bytes()) {
+                    // Under the lock nobody took it for torn yet: it is ours to remove.
+                    let _ = fs::unlinkat(&dir, "lease.json", AtFlags::empty());
+                    return Err(Error::io("write", "lease.json", errno));
+                }
                 own
             }
             Err(Errno::EXIST) if held => match self.read_lease(&dir)? {

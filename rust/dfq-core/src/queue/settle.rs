@@ -80,9 +80,7 @@ impl FileQueue {
         let process = self.root.process()?;
         let held = self.hold(&process, id, lease_id, fence)?;
         if let Some(result) = result {
-            let nonce = self.chance.nonce();
-            self.root
-                .replace(held.dir.as_fd(), "result.json", result, &nonce, false)?;
+            self.put_part(id, &held.dir, "result.json", result, false)?;
         }
         let index_shard = self.index_shard(held.shard);
         self.finish(Area::Completed, held.shard, id, &held.dir, now)?;
@@ -164,9 +162,7 @@ impl FileQueue {
     pub fn save_state(&self, id: &str, lease_id: &str, fence: u64, state: &[u8]) -> Result<()> {
         let process = self.root.process()?;
         let held = self.hold(&process, id, lease_id, fence)?;
-        let nonce = self.chance.nonce();
-        self.root
-            .replace(held.dir.as_fd(), "state.json", state, &nonce, true)
+        self.put_part(id, &held.dir, "state.json", state, true)
     }
 
     fn settle(

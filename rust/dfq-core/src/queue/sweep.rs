@@ -82,10 +82,7 @@ impl FileQueue {
     ) -> Result<()> {
         let listing = scan::list(&self.root, Area::Pending, shard)?;
         for (name, reason) in listing.foreign {
-            let mut path = self.root.shard_path(Area::Pending, shard).into_bytes();
-            path.push(b'/');
-            path.extend_from_slice(&name);
-            self.quarantine(&path, reason)?;
+            self.quarantine(&scan::foreign_path(&self.root, shard, &name), reason)?;
             report.quarantined += 1;
         }
         for name in listing
@@ -145,7 +142,11 @@ impl FileQueue {
     /// Removes what crashed processes left in tmp/. The names say who made them.
     fn sweep_rubbish(&self, report: &mut SweepReport) -> Result<()> {
         let failed = |errno| Error::io("read", "tmp", errno);
-        let dir = sys::open_dir(self.root.fd(), "tmp").map_err(failed)?;
+        let dir = match sys::open_dir(self.root.fd(), "tmp") {
+            Ok(dir) => dir,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
         let mut names = Vec::new();
         sys::each_entry(&dir, |name, _| {
             names.push(String::from_utf8_lossy(name).into_owned())
