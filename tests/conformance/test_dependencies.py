@@ -212,3 +212,16 @@ def test_a_delay_that_ends_first_does_not_lift_the_dependency(queue, clock):
     assert queue.claim("w") is None
     queue.ack(lease)
     assert queue.claim("w").task_id == "second"
+
+
+def test_a_dependency_whose_record_is_deleted_is_unknown(queue):
+    queue.push(1, id="first")
+    queue.ack(queue.claim("w"))
+    queue.push(1, id="second", depends_on=["first"])
+    assert queue.purge("completed") == 1
+    assert dict(queue.get("second").blocked_by) == {"first": "unknown"}
+    assert queue.claim("w") is None
+    assert queue.stats().stuck == 1
+    queue.push(1, id="first")
+    queue.ack(queue.claim("w"))
+    assert queue.claim("w").task_id == "second"

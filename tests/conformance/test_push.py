@@ -199,6 +199,17 @@ def test_push_many_stores_all_and_reports_duplicates_in_order(queue):
     assert queue.stats().ready == 3
 
 
+def test_push_many_says_where_the_duplicate_stands(queue):
+    batch = [queue.new_task(1, id="a", delay=60), queue.new_task(1, id="a")]
+    assert [p.state for p in queue.push_many(batch)] == [None, "delayed"]
+
+
+def test_push_many_of_the_same_object_twice_stores_one(queue):
+    task = queue.new_task(1, id="a")
+    assert [p.created for p in queue.push_many([task, task])] == [True, False]
+    assert queue.stats().pending == 1
+
+
 def test_push_many_of_nothing_is_nothing(queue):
     assert queue.push_many([]) == []
 

@@ -354,9 +354,6 @@ class Machine(RuleBasedStateMachine):
     def purge(self, handle, place):
         self.sweep(handle)
         doomed = {i for i, task in self.tasks.items() if task.place == place}
-        others = [task for i, task in self.tasks.items() if i not in doomed]
-        if any(doomed & set(task.depends_on) for task in others):
-            return  # whether a dependency stays met when its record is deleted is not promised
         assert self.queues[handle].purge(place) == len(doomed)
         for task_id in doomed:
             del self.tasks[task_id]

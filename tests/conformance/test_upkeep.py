@@ -55,7 +55,7 @@ def test_a_task_that_is_not_there_can_not_be_moved(queue, verb):
         getattr(queue, verb)("nobody")
 
 
-@pytest.mark.parametrize("verb", ["requeue", "cancel", "bury"])
+@pytest.mark.parametrize("verb", ["get", "load_state", "requeue", "cancel", "bury"])
 def test_a_name_that_is_no_id_is_refused(queue, verb):
     with pytest.raises(InvalidTask):
         getattr(queue, verb)("../queue.json")

@@ -108,11 +108,12 @@ def test_leases_that_end_leave_nothing_behind():
     queue = MemoryQueue(clock=FakeClock(), chance=SeededChance())
     for i in range(1_000):
         queue.push(i, id="again", ttl=1e6)
+        queue.push(i, id="next", depends_on=["again"])
         queue.ack(queue.heartbeat(queue.claim("w")))
         queue.purge()
     store = queue._store
     assert store.entries == {}
-    assert len(store._waiting) == 0
+    assert len(store._dependents) == 0
     assert all(len(t._heap) < 100 for t in (store.delays, store.lifetimes, store.deadlines))
 
 

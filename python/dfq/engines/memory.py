@@ -69,19 +69,20 @@ class MemoryQueue(EngineQueue):
         store = self._store
         with store.changed:
             fresh: dict[str, NewTask] = {}
-            answers = []
             for new in tasks:
-                state = "ready" if new.id in fresh else None
-                if (entry := store.entries.get(new.id)) is not None:
-                    state = store.state_of(entry)
-                if state is None:
-                    fresh[new.id] = new
-                answers.append(Pushed(new.id, created=state is None, state=state))
+                if new.id not in store.entries:
+                    fresh.setdefault(new.id, new)
             store.refuse_cycles(fresh.values())
             for new in fresh.values():
                 task = replace(stored_task(new, self._policy), payload=None)
                 store.add(Entry(task, new.payload))
-        return answers
+            # The first of an id is the one that was stored; taken out, the next finds none.
+            return [
+                Pushed(new.id, created=True)
+                if fresh.pop(new.id, None) is not None
+                else Pushed(new.id, created=False, state=store.state_of(store.entries[new.id]))
+                for new in tasks
+            ]
 
     def _claim(
         self, limit: int, worker_id: str, lease_seconds: float, filter: Filter
@@ -195,7 +196,7 @@ class MemoryQueue(EngineQueue):
     def get(self, task_id: str) -> Record | None:
         """All about one task, or None."""
         with self._store.changed:
-            entry = self._store.entries.get(task_id)
+            entry = self._store.entries.get(check_id(task_id))
             return None if entry is None else self._store.record(entry)
 
     def list(
@@ -290,7 +291,7 @@ class MemoryQueue(EngineQueue):
     def load_state(self, task_id: str) -> JSON:
         """What :meth:`save_state` kept for this task, or None."""
         with self._store.changed:
-            entry = self._store.entries.get(task_id)
+            entry = self._store.entries.get(check_id(task_id))
             return None if entry is None or entry.state is None else decode(entry.state)
 
     def _save_state(self, lease: Lease, state: bytes) -> None:

@@ -61,8 +61,8 @@ class Store:
         self.delays = Timetable()
         self.lifetimes = Timetable()
         self.deadlines = Timetable()
-        # dependency -> the tasks that name it and have not seen it completed
-        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
+        # dependency -> the tasks that name it and are not completed
+        self._dependents: defaultdict[str, set[str]] = defaultdict(set)
 
     # Coming and going
 
@@ -71,8 +71,8 @@ class Store:
         task = entry.task
         self.entries[task.id] = entry
         entry.unmet = {d for d in task.depends_on if not self._completed(d)}
-        for dependency in entry.unmet:
-            self._waiting[dependency].add(task.id)
+        for dependency in task.depends_on:
+            self._dependents[dependency].add(task.id)
         if task.expires_at is not None:
             self.lifetimes.set(task.id, task.expires_at)
         self.offer(entry)
@@ -95,20 +95,30 @@ class Store:
         entry.place = place
         entry.finished_at = self.clock.wall()
         if place == "completed":
-            for waiting_id in self._waiting.pop(entry.task.id, ()):
-                waiting = self.entries[waiting_id]
-                waiting.unmet.discard(entry.task.id)
-                if waiting.place == "pending" and not waiting.unmet:
-                    self.offer(waiting)
+            self._forget_dependencies(entry)
+            for dependent in self._dependents_of(entry):
+                dependent.unmet.discard(entry.task.id)
+                if dependent.place == "pending" and not dependent.unmet:
+                    self.offer(dependent)
 
     def remove(self, entry: Entry) -> None:
-        """Forget a task."""
+        """Forget a task. Whoever depends on it has an unknown dependency from now on."""
         self._withdraw(entry)
-        for dependency in entry.unmet:
-            self._waiting[dependency].discard(entry.task.id)
-            if not self._waiting[dependency]:
-                del self._waiting[dependency]
+        self._forget_dependencies(entry)
+        for dependent in self._dependents_of(entry):
+            dependent.unmet.add(entry.task.id)
+            self.ready.discard(dependent.task)
         del self.entries[entry.task.id]
+
+    def _dependents_of(self, entry: Entry) -> list[Entry]:
+        return [self.entries[task_id] for task_id in self._dependents.get(entry.task.id, ())]
+
+    def _forget_dependencies(self, entry: Entry) -> None:
+        for dependency in entry.task.depends_on:
+            dependents = self._dependents[dependency]
+            dependents.discard(entry.task.id)
+            if not dependents:
+                del self._dependents[dependency]
 
     def hold(self, entry: Entry, lease: Lease, lease_seconds: float) -> None:
         """``lease`` is the newest on the task, from now for ``lease_seconds``."""
@@ -247,7 +257,9 @@ class Store:
         new = {task.id: task.depends_on for task in tasks}
         named = {dependency for dependencies in new.values() for dependency in dependencies}
         # Only a task that somebody waits for can close a circle.
-        for start in (task_id for task_id in new if task_id in named or task_id in self._waiting):
+        for start in (
+            task_id for task_id in new if task_id in named or task_id in self._dependents
+        ):
             came_from: dict[str, str] = {}
             remaining = [start]
             while remaining:
