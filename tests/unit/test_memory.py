@@ -155,3 +155,11 @@ def test_doctor_mentions_that_the_queue_is_paused():
     (finding,) = queue.doctor()
     assert finding.level == "warning"
     assert "backup" in finding.message
+
+
+def test_a_state_that_no_task_is_ever_in_names_the_nearest():
+    queue = MemoryQueue()
+    with pytest.raises(dfq.InvalidConfig, match=r"'complete'.*'completed'"):
+        queue.list("complete")
+    with pytest.raises(dfq.InvalidConfig, match="'fail'"):
+        queue.purge("fail")

@@ -5,12 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dfq.errors import InvalidConfig, InvalidTask
+from dfq.policy import nearest
+from dfq.record import STATES, State
 from dfq.task import NewTask
 
 
 def is_number(value: object) -> bool:
     """Whether ``value`` is a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def checked_state(state: State | None) -> State | None:
+    """``state`` if there is such a one, or None for all."""
+    if state is not None and state not in STATES:
+        raise InvalidConfig(f"no task is ever {state!r}; {nearest(str(state), list(STATES))}")
+    return state
 
 
 def checked_new(task: object) -> NewTask:

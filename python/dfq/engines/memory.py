@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import cast
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock, new_id
+from dfq.engines.arguments import checked_state
 from dfq.engines.base import EngineQueue, bounded_text, stored_task
 from dfq.engines.memory_store import Entry, Store
 from dfq.errors import TaskNotFound, WrongState
@@ -204,6 +205,7 @@ class MemoryQueue(EngineQueue):
     ) -> Iterator[Record]:
         """Tasks in a state (or all), in no promised order; as they stand at this moment."""
         store = self._store
+        state = checked_state(state)
         records: List[Record] = []
         with store.changed:
             for entry in store.entries.values():
@@ -249,6 +251,7 @@ class MemoryQueue(EngineQueue):
     def purge(self, state: State | None = None, *, older_than_seconds: float | None = None) -> int:
         """Delete tasks for good; leased ones only by ``state="leased"``."""
         store = self._store
+        state = checked_state(state)
         with store.changed:
             latest = self._clock.wall() - (older_than_seconds or 0.0)
             doomed = [
