@@ -59,7 +59,10 @@ class Coroutines:
                 done(*task.result())
 
         task.add_done_callback(ended)
-        context.cancelled.when_set(lambda: self._cancel(task))
+        if context.cancelled.is_set():
+            task.cancel()  # here and now, so that it takes no first step
+        else:
+            context.cancelled.when_set(lambda: self._cancel(task))
 
     def _cancel(self, task: asyncio.Task[Ended]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: then the task has ended

@@ -14,6 +14,7 @@ from dfq.record import Filter
 from dfq.worker.backoff import Backoff
 from dfq.worker.draining import Remaining, estimate, remaining
 from dfq.worker.folder import Folder
+from dfq.worker.idleness import why_idle
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import WorkerOptions
 
@@ -53,6 +54,7 @@ class Intake:
         self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
         self._sweep_at = queue.clock.boot()
         self._counted = False
+        self._explained = False
         self._look_at = -math.inf
         #: Why no more comes, once that is so.
         self.ended: Ended | None = None
@@ -99,11 +101,20 @@ class Intake:
             self._budget -= len(leases)
             if self._budget == 0:
                 self.ended = "enough"
-        if not leases and self._options.once:
-            self.ended = "empty"
-        elif not leases and self._options.drain:
-            self._look_whether_drained()
+        if not leases:
+            self._explain()
+            if self._options.once:
+                self.ended = "empty"
+            elif self._options.drain:
+                self._look_whether_drained()
         return leases
+
+    def _explain(self) -> None:
+        if not self._explained:
+            self._explained = True
+            reason = why_idle(self._queue, self._wanted)
+            if reason is not None:
+                LOGGER.warning("%s", reason)
 
     def _look_whether_drained(self) -> None:
         clock = self._queue.clock

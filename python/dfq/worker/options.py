@@ -17,6 +17,9 @@ class WorkerOptions:
     #: Worker processes; more than one are started and watched by a supervisor.
     processes: int = 1
     #: The longest a task may take, unless its handler says otherwise. None: no limit.
+    #: A coroutine is cancelled then, a program killed. A function in a thread can't be stopped:
+    #: its task fails and may run again elsewhere while it still runs here, with
+    #: ``context.cancelled`` set; what it returns later is dropped.
     timeout_seconds: float | None = None
     #: After SIGTERM or SIGINT, how long running tasks may take to finish before they are released.
     grace_seconds: float = 30.0

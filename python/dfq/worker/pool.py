@@ -139,8 +139,14 @@ class Pool:
     def _staff(self, needed: int) -> None:
         self._condition.notify(needed)
         for _ in range(min(needed - self._idle, self._quota - self._threads)):
+            thread = threading.Thread(target=self._run, name="dfq-worker", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                if self._threads == 0:
+                    raise
+                return  # the system has no more threads; those there are do the work
             self._threads += 1
-            threading.Thread(target=self._run, name="dfq-worker", daemon=True).start()
 
     def _quiet_if_done(self) -> None:
         if self._closed and not self._leading and self._in_flight == 0 and not self._jobs:

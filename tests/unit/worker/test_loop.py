@@ -411,6 +411,32 @@ def test_tasks_of_others_do_not_make_an_idle_worker_spin(queue, start, proxy, si
     assert worker.stopped() == 0
 
 
+def test_an_idle_worker_says_once_that_the_tasks_there_are_not_for_it(
+    queue, start, proxy, signalled, caplog
+):
+    queue.push(1, id="a", name="enrich")
+    claims = signalled(queue.claim_many)
+    worker = start(proxy(queue, claim_many=claims), lambda payload: 1)
+    claims.wait_for_calls(1)
+    queue.push(2, id="b", name="enrich")
+    claims.wait_for_calls(2)
+    assert worker.stopped() == 0
+    assert caplog.text.count("ready, but not for this worker: of a, its name is 'enrich'") == 1
+
+
+def test_an_idle_worker_says_that_the_queue_is_paused(queue, start, caplog):
+    queue.push(1, id="a")
+    queue.pause()
+    assert start(queue, lambda payload: 1, once=True).ended() == 3
+    assert "the queue is paused" in caplog.text
+
+
+def test_an_idle_worker_says_nothing_when_there_is_nothing(queue, start, caplog):
+    queue.push(1, delay=60)
+    assert start(queue, lambda payload: 1, once=True).ended() == 3
+    assert [r for r in caplog.records if r.levelname == "WARNING"] == []
+
+
 def test_the_worker_sweeps_at_its_start_so_a_dead_workers_task_comes_back(queue, start):
     queue.push(1, id="a")
     queue.claim("dead", lease_seconds=0.001)
