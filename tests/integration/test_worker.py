@@ -18,6 +18,7 @@ from dfq.policy import Policy, RetryPolicy
 from dfq.worker.health import check
 
 LONG = 30.0
+STOPPING = "signal again to stop at once"
 
 TASKS = '''
 import asyncio, os, signal, sys, threading, time
@@ -124,6 +125,14 @@ class Place:
         out, err = process.communicate(timeout=LONG)
         return process.returncode, out + err
 
+    def wait_until_said(self, process, words, times=1):
+        """Wait until a worker has logged this."""
+        for line in process.stderr:
+            times -= words in line
+            if not times:
+                return
+        raise AssertionError(f"the worker ended without saying {words!r}")
+
     def wait_until_up(self):
         """Wait for one word from a handler."""
         word = b""
@@ -165,6 +174,7 @@ def test_sigterm_lets_the_running_task_finish_and_takes_no_other(place):
     worker = place.start(handler="tasks:begin_and_wait")
     place.wait_until_up()
     worker.send_signal(signal.SIGTERM)
+    place.wait_until_said(worker, STOPPING)
     place.go_on()
     code, said = place.end(worker)
     assert code == 0, said
@@ -190,9 +200,7 @@ def test_a_second_signal_stops_at_once(place, number, expected):
     worker = place.start("--grace", "3600", handler="tasks:hang")
     place.wait_until_up()
     worker.send_signal(number)
-    for line in worker.stderr:
-        if "signal again to stop at once" in line:
-            break
+    place.wait_until_said(worker, STOPPING)
     worker.send_signal(number)
     code, said = place.end(worker)
     assert code == expected, said
@@ -202,9 +210,7 @@ def test_a_second_signal_stops_at_once(place, number, expected):
 def test_an_idle_worker_ends_on_sigterm(place):
     place.queue.push(1, id="a")
     worker = place.start()
-    for line in worker.stderr:
-        if "completed in" in line:
-            break
+    place.wait_until_said(worker, "completed in")
     worker.send_signal(signal.SIGTERM)
     code, said = place.end(worker)
     assert code == 0, said
@@ -294,9 +300,7 @@ def test_a_handler_that_can_not_be_imported_is_told_before_anything_is_claimed(p
 def test_a_folder_deleted_under_an_idle_worker_ends_it_with_a_clear_message(place):
     place.queue.push(1, id="a")
     worker = place.start()
-    for line in worker.stderr:
-        if "completed in" in line:
-            break
+    place.wait_until_said(worker, "completed in")
     shutil.rmtree(place.path)
     code, said = place.end(worker)
     assert code == 1
@@ -356,6 +360,7 @@ def test_sigterm_to_the_supervisor_lets_all_its_processes_finish(place):
     place.wait_until_up()
     place.wait_until_up()
     worker.send_signal(signal.SIGTERM)
+    place.wait_until_said(worker, STOPPING, times=2)
     opening = threading.Thread(target=lambda: [place.go_on() for _ in range(2)])
     opening.start()
     code, said = place.end(worker)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from dfq import _core
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.engines import file_doctor
+from dfq.engines.arguments import checked_state
 from dfq.engines.base import EngineQueue
 from dfq.engines.file_values import lease_from, policy_in, record_from, task_arguments
 from dfq.errors import (
@@ -244,7 +245,7 @@ class FileQueue(EngineQueue):
         self, state: State | None = None, *, filter: Filter = EVERYTHING, limit: int | None = None
     ) -> Iterator[Record]:
         """Tasks in a state (or all), in no promised order."""
-        areas = ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
+        areas = _areas(state)
         remaining = limit if limit is not None else -1
         for task_id in self._ids(areas):
             if remaining == 0:
@@ -288,7 +289,7 @@ class FileQueue(EngineQueue):
         """Delete tasks for good; leased ones only by ``state="leased"``."""
         removed = 0
         now = self._clock.wall()
-        areas = ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
+        areas = _areas(state)
         for task_id in self._ids(areas):
             record = self._readable(task_id)
             if record is None or state not in (None, record.state):
@@ -300,6 +301,9 @@ class FileQueue(EngineQueue):
                 continue
             held = record.state == "leased"
             removed += _told(self.core.remove, _AREAS[record.state], task_id, held)
+        if state in (None, "completed") and self._exists():
+            before = None if older_than_seconds is None else int((now - older_than_seconds) * 1000)
+            removed += _told(self.core.purge_archive, before)
         return removed
 
     def sweep(self) -> SweepReport:
@@ -345,6 +349,11 @@ class FileQueue(EngineQueue):
     def _need(self, task_id: str) -> None:
         if not self._exists():
             raise TaskNotFound(f"there is no task {task_id!r}: {self._path} has no queue")
+
+
+def _areas(state: State | None) -> List[str]:
+    state = checked_state(state)
+    return ["pending", "failed", "completed"] if state is None else [_AREAS[state]]
 
 
 def _told(call: Callable[..., T], *arguments: Any) -> T:

@@ -21,7 +21,9 @@ def examine(
     queue: Queue, path: str, network: bool, quarantined: list[tuple[str, str]]
 ) -> list[Finding]:
     """Look at the folder, the disk below it, and the tasks in it."""
-    findings = [*_folder(path, network), *_disk(path), *_tasks(queue)]
+    # First: it says by name if the folder is gone.
+    tasks = _tasks(queue)
+    findings = [*_folder(path, network), *_disk(path), *tasks]
     for where, why in quarantined[:_NAMED]:
         advice = f"Mend it and move it back, or delete it from {path}/quarantine."
         findings.append(Finding("warning", where, f"set aside: {why}", advice))
@@ -35,20 +37,31 @@ def examine(
 
 def _folder(path: str, network: bool) -> list[Finding]:
     findings = []
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        message = f"can't be looked at: {error.strerror}"
-        return [Finding("error", path, message, "Was the folder deleted?")]
+    status = os.stat(path)
     if stat.S_IMODE(status.st_mode) & 0o022:
         advice = f"chmod go-w {path}"
         findings.append(Finding("warning", path, "others can write to the folder", advice))
     if not os.access(path, os.W_OK | os.X_OK):
         advice = "Check its owner and permissions."
         findings.append(Finding("error", path, "the folder can't be written to", advice))
+    findings += _owners(path, status.st_uid)
     if network:
         message = "the folder is on a network file system: workers poll instead of being woken"
         findings.append(Finding("ok", path, message))
+    return findings
+
+
+def _owners(path: str, owner: int) -> list[Finding]:
+    findings = []
+    for area in ("pending", "completed", "failed", "tmp", "quarantine"):
+        folders = [f"{path}/{area}"]
+        if area in ("pending", "completed", "failed"):
+            with os.scandir(folders[0]) as entries:
+                folders += [e.path for e in entries if len(e.name) == 2 and not e.is_symlink()]
+        for folder in folders:
+            if os.lstat(folder).st_uid not in (owner, os.geteuid()):
+                message = "belongs to another user than the queue"
+                findings.append(Finding("warning", folder, message, f"chown it to uid {owner}"))
     return findings
 
 

@@ -188,14 +188,14 @@ class Worker:
         grace = self._options.grace_seconds
         self._stop_at = self._queue.clock.boot() + grace
         self._stop_signal = signal_number
+        self._intake.stop()
+        self._pool.close()
         if self._pool.in_flight:
             LOGGER.info(
                 "stopping: %d running tasks have %g s to end; signal again to stop at once",
                 self._pool.in_flight,
                 grace,
             )
-        self._intake.stop()
-        self._pool.close()
 
     def _stop_at_once(self, signal_number: int | None) -> None:
         self._begin_to_stop(signal_number)

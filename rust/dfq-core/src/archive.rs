@@ -4,19 +4,28 @@
 //! task.json and the result.json. JSON has neither byte except as white space, which becomes
 //! a blank.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::root::Root;
+use crate::root::{Layout, Root};
 use crate::sys;
 use crate::time;
 
 const FIELD_END: u8 = 0x1f;
 const RECORD_END: u8 = b'\n';
-const FOLDER: &str = "completed/archive";
+const FIELDS: usize = 7;
+
+/// Where the archive is. In the flat layout a task may be called "archive"; none starts with a dot.
+fn folder(root: &Root) -> &'static str {
+    match root.layout() {
+        Layout::Sharded => "completed/archive",
+        Layout::Flat => "completed/.archive",
+    }
+}
 
 /// One archived task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,8 +98,9 @@ impl Row {
 ///
 /// A torn last record (a crash while appending) is ended first, so that it spoils only itself.
 pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
-    let failed = |errno| Error::io("write", FOLDER, errno);
-    sys::ensure_dir(root.fd(), FOLDER).map_err(failed)?;
+    let folder = folder(root);
+    let failed = |errno| Error::io("write", folder, errno);
+    sys::ensure_dir(root.fd(), folder).map_err(failed)?;
     let mut by_day: std::collections::BTreeMap<String, Vec<u8>> = Default::default();
     for row in rows {
         let mut buffer = [0; 32];
@@ -98,7 +108,7 @@ pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
         by_day.entry(day).or_default().extend(row.to_bytes());
     }
     for (day, bytes) in by_day {
-        let path = format!("{FOLDER}/{day}.usv");
+        let path = format!("{folder}/{day}.usv");
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(root.fd(), &path, flags, sys::FILE_MODE).map_err(failed)?;
@@ -113,14 +123,15 @@ pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
         sys::write_all(&file, &bytes).map_err(failed)?;
         sys::sync(&file).map_err(failed)?;
     }
-    let dir = sys::open_dir(root.fd(), FOLDER).map_err(failed)?;
+    let dir = sys::open_dir(root.fd(), folder).map_err(failed)?;
     sys::sync(&dir).map_err(failed)
 }
 
 /// The days there are, the latest first.
 fn days(root: &Root) -> Result<Vec<String>> {
-    let failed = |errno| Error::io("read", FOLDER, errno);
-    let dir = match sys::open_dir(root.fd(), FOLDER) {
+    let folder = folder(root);
+    let failed = |errno| Error::io("read", folder, errno);
+    let dir = match sys::open_dir(root.fd(), folder) {
         Ok(dir) => dir,
         Err(Errno::NOENT) => return Ok(Vec::new()),
         Err(errno) => return Err(failed(errno)),
@@ -128,12 +139,17 @@ fn days(root: &Root) -> Result<Vec<String>> {
     let mut names = Vec::new();
     sys::each_entry(&dir, |name, _| {
         if name.ends_with(b".usv") {
-            names.push(format!("{FOLDER}/{}", String::from_utf8_lossy(name)));
+            names.push(format!("{folder}/{}", String::from_utf8_lossy(name)));
         }
     })
     .map_err(failed)?;
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names)
+}
+
+/// Whether nothing was archived yet.
+pub fn is_empty(root: &Root) -> Result<bool> {
+    Ok(days(root)?.is_empty())
 }
 
 /// Finds an archived task, reading the archive through.
@@ -150,37 +166,90 @@ pub fn find(root: &Root, id: &str) -> Result<Option<Row>> {
     Ok(found)
 }
 
-/// How many tasks are archived.
-pub fn count(root: &Root) -> Result<u64> {
+/// Whether a record is whole: one torn by a crash is not.
+fn is_whole(record: &[u8]) -> bool {
+    record.iter().filter(|b| **b == FIELD_END).count() == FIELDS
+}
+
+fn id_of(record: &[u8]) -> &[u8] {
+    record.split(|b| *b == FIELD_END).next().unwrap_or_default()
+}
+
+/// How many tasks are archived, those in `elsewhere` left out.
+pub fn count(root: &Root, elsewhere: &HashSet<Vec<u8>>) -> Result<u64> {
     let mut count = 0;
-    each_record(root, |_| {
-        count += 1;
+    each_record(root, |record| {
+        count += u64::from(is_whole(record) && !elsewhere.contains(id_of(record)));
         true
     })?;
     Ok(count)
 }
 
+/// Those of `rows` that a crash left in the archive already.
+pub fn already_there(root: &Root, rows: &[Row]) -> Result<HashSet<String>> {
+    let wanted: HashMap<&[u8], &Row> = rows.iter().map(|row| (row.id.as_bytes(), row)).collect();
+    let mut found = HashSet::new();
+    each_record(root, |record| {
+        if let Some(row) = wanted.get(id_of(record)) {
+            if Row::parse(record).is_some_and(|known| known.fence == row.fence) {
+                found.insert(row.id.clone());
+            }
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+/// Deletes the days that ended before `before_ms`, or all; returns how many tasks they held.
+pub fn purge(root: &Root, before_ms: Option<i64>) -> Result<u64> {
+    let mut buffer = [0; 32];
+    let limit = before_ms.map(|ms| time::format(ms, &mut buffer)[..10].to_owned());
+    let mut removed = 0;
+    for path in days(root)? {
+        let day = path
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(".usv");
+        if limit.as_deref().is_some_and(|limit| day >= limit) {
+            continue;
+        }
+        each_record_of(root, &path, &mut |record| {
+            removed += u64::from(is_whole(record));
+            true
+        })?;
+        fs::unlinkat(root.fd(), &path, fs::AtFlags::empty())
+            .map_err(|errno| Error::io("delete", &path, errno))?;
+    }
+    Ok(removed)
+}
+
 /// Calls `visit` for every record until it returns false.
 fn each_record(root: &Root, mut visit: impl FnMut(&[u8]) -> bool) -> Result<()> {
     for path in days(root)? {
-        let failed = |errno| Error::io("read", &path, errno);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = fs::openat(root.fd(), &path, flags, fs::Mode::empty()).map_err(failed)?;
-        let mut reader = BufReader::with_capacity(256 * 1024, std::fs::File::from(file));
-        let mut record = Vec::new();
-        loop {
-            record.clear();
-            let read = reader.read_until(RECORD_END, &mut record);
-            let read = read.map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
-            if read == 0 {
-                break;
-            }
-            if record.last() == Some(&RECORD_END) && !visit(&record[..record.len() - 1]) {
-                return Ok(());
-            }
+        if !each_record_of(root, &path, &mut visit)? {
+            break;
         }
     }
     Ok(())
+}
+
+fn each_record_of(root: &Root, path: &str, visit: &mut impl FnMut(&[u8]) -> bool) -> Result<bool> {
+    let failed = |errno| Error::io("read", path, errno);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::openat(root.fd(), path, flags, fs::Mode::empty()).map_err(failed)?;
+    let mut reader = BufReader::with_capacity(256 * 1024, std::fs::File::from(file));
+    let mut record = Vec::new();
+    loop {
+        record.clear();
+        let read = reader.read_until(RECORD_END, &mut record);
+        if read.map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))? == 0 {
+            return Ok(true);
+        }
+        if record.last() == Some(&RECORD_END) && !visit(&record[..record.len() - 1]) {
+            return Ok(false);
+        }
+    }
 }
 
 #[cfg(test)]

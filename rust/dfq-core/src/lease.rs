@@ -103,7 +103,8 @@ impl Lease {
         }
         // A local disk belongs to one machine: its other boots are over. Over a network the
         // same name may be a second machine made from the same image, so only time counts.
-        if !network && self.host == me.host && !me.boot_id.is_empty() {
+        let boots_known = !me.boot_id.is_empty() && !self.boot_id.is_empty();
+        if !network && self.host == me.host && boots_known {
             return Standing::Stale(format!(
                 "worker {} was running before {} was started again",
                 self.worker_id, self.host

@@ -177,7 +177,12 @@ impl Pending {
                     }
                 }
                 Event::Came(Target::Completed(_), name) => {
-                    self.index.unblock(&String::from_utf8_lossy(&name));
+                    let name = String::from_utf8_lossy(&name);
+                    self.index.unblock(&name);
+                    // In the flat layout a file may say that a task is completed.
+                    if let Some(id) = name.strip_suffix(".json") {
+                        self.index.unblock(id);
+                    }
                 }
                 Event::Came(Target::Lanes, _) => self.eager = true,
                 Event::Came(Target::Root, _) => {}

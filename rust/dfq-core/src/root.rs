@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, Kind, Result};
 use crate::host::Identity;
@@ -62,9 +63,9 @@ pub enum Layout {
 #[derive(Deserialize)]
 struct LayoutKeys {
     #[serde(default)]
-    dfq: Option<u32>,
+    dfq: Value,
     #[serde(default)]
-    layout: Option<String>,
+    layout: Value,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -352,7 +353,15 @@ fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
             "not JSON ({e}); mend it, or delete it for the defaults"
         ))
     })?;
-    if let Some(version) = keys.dfq.filter(|v| *v > crate::envelope::VERSION) {
+    let version = match &keys.dfq {
+        Value::Null => None,
+        value => Some(value.as_u64().ok_or_else(|| {
+            wrong(format!(
+                "dfq is {value}; it is the layout's version, a whole number"
+            ))
+        })?),
+    };
+    if let Some(version) = version.filter(|v| *v > u64::from(crate::envelope::VERSION)) {
         return Err(Error::new(
             Kind::LayoutTooNew,
             format!(
@@ -361,11 +370,12 @@ fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
             ),
         ));
     }
-    match keys.layout.as_deref() {
-        None | Some("sharded") => Ok(Layout::Sharded),
-        Some("flat") => Ok(Layout::Flat),
-        Some(other) => Err(wrong(format!(
-            "layout is {other:?}; it is \"sharded\" or \"flat\""
+    match &keys.layout {
+        Value::Null => Ok(Layout::Sharded),
+        Value::String(name) if name == "sharded" => Ok(Layout::Sharded),
+        Value::String(name) if name == "flat" => Ok(Layout::Flat),
+        other => Err(wrong(format!(
+            "layout is {other}; it is \"sharded\" or \"flat\""
         ))),
     }
 }
@@ -375,10 +385,10 @@ fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
     let failed = |errno| Error::io("read", &format!("{path}/pending"), errno);
     let pending = sys::open_dir(root, "pending").map_err(failed)?;
     let (mut shards, mut others) = (0, 0);
-    sys::each_entry(&pending, |name, _| {
+    sys::each_entry(&pending, |name, kind| {
         if id::shard_from_name(name).is_some() {
             shards += 1;
-        } else if name[0] != b'.' {
+        } else if kind == fs::FileType::Directory && id::is_valid(name) {
             others += 1;
         }
     })

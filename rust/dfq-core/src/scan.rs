@@ -41,11 +41,8 @@ pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
         // Hidden files belong to editors, file managers and sync programs.
         _ if name[0] == b'.' => {}
         FileType::Directory | FileType::Unknown if id::is_valid(name) => {
-            // The archive is the one directory of completed/ that is no task and no shard.
-            if area != Area::Completed || name != b"archive" {
-                listing.names.extend_from_slice(name);
-                listing.names.push(b'/');
-            }
+            listing.names.extend_from_slice(name);
+            listing.names.push(b'/');
         }
         FileType::Directory => listing
             .foreign

@@ -265,6 +265,12 @@ impl FileQueue {
             .map_err(|e| self.told(e))
     }
 
+    /// Deletes archived days that ended before a moment in milliseconds, or all.
+    fn purge_archive(&self, py: Python<'_>, before_ms: Option<i64>) -> PyResult<u64> {
+        py.detach(|| self.core.purge_archive(before_ms))
+            .map_err(|e| self.told(e))
+    }
+
     /// Sets a pending task aside.
     fn quarantine(&self, py: Python<'_>, task_id: &str, reason: &str) -> PyResult<()> {
         py.detach(|| self.core.quarantine_task(task_id, reason))

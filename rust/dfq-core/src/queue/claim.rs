@@ -72,16 +72,20 @@ impl FileQueue {
         }
         let me = &self.root.process()?.me;
         let mut won = Vec::new();
-        let mut thorough = false;
+        let mut looks = 0;
         while won.len() < request.limit {
             let Some(entry) = pending.index.pop(&request.filter, || self.chance.next()) else {
-                if thorough {
-                    break;
+                // Nothing left that is known: look properly before saying so, and then once
+                // more at the leases that this look ran into.
+                looks += 1;
+                match looks {
+                    1 => {
+                        self.root.check_present()?;
+                        pending.refresh(&self.root, now, true)?;
+                    }
+                    2 => {}
+                    _ => break,
                 }
-                // Nothing left that is known: look properly, once, before saying so.
-                thorough = true;
-                self.root.check_present()?;
-                pending.refresh(&self.root, now, true)?;
                 self.promote(&mut pending, now)?;
                 continue;
             };

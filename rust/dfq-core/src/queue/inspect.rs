@@ -1,6 +1,6 @@
 //! Looking, without touching: get, list, stats.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs;
@@ -219,15 +219,33 @@ impl FileQueue {
         self.root.check_present()?;
         let shards: Vec<u8> = (0..self.root.shard_count()).map(|s| s as u8).collect();
         let parts = scan::in_parallel(shards, |shard| self.count_shard(shard, now));
-        let mut total = Counts {
-            completed: archive::count(&self.root)?,
-            ..Counts::default()
-        };
+        let mut total = Counts::default();
         for part in parts {
             total.absorb(part?);
         }
+        total.completed += archive::count(&self.root, &self.completed_names()?)?;
         total.quarantined = self.quarantined()?.len() as u64;
         Ok(total)
+    }
+
+    /// The ids that have a directory in completed/, if there is an archive they may be in too.
+    fn completed_names(&self) -> Result<HashSet<Vec<u8>>> {
+        let mut names = HashSet::new();
+        if archive::is_empty(&self.root)? {
+            return Ok(names);
+        }
+        for shard in 0..self.root.shard_count() {
+            let listing = scan::list(&self.root, Area::Completed, shard as u8)?;
+            names.extend(listing.names.split(|b| *b == b'/').map(<[u8]>::to_vec));
+        }
+        Ok(names)
+    }
+
+    /// Deletes archived tasks: the days that ended before `before_ms`, or all.
+    pub fn purge_archive(&self, before_ms: Option<i64>) -> Result<u64> {
+        let process = self.root.process()?;
+        let _guard = process.locks.take(crate::lock::QUEUE)?;
+        archive::purge(&self.root, before_ms)
     }
 
     fn count_shard(&self, shard: u8, now: Now) -> Result<Counts> {

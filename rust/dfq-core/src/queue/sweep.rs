@@ -2,7 +2,7 @@
 //!
 //! Any worker may run it at any time, several at once: each step is one that a crash between
 //! two steps leaves harmless. Archiving: append and fsync the record, then delete the
-//! directory; a crash in between archives the task a second time, which readers take as once.
+//! directory; after a crash in between, the next sweep finds the record and only deletes.
 
 use std::os::fd::AsFd;
 
@@ -260,7 +260,13 @@ impl FileQueue {
                 rows.push(row);
             }
         }
-        archive::append(&self.root, &rows)?;
+        // A crash between append and delete left some in the archive: those are only deleted.
+        let known = archive::already_there(&self.root, &rows)?;
+        let (_, fresh): (Vec<Row>, Vec<Row>) = rows
+            .iter()
+            .cloned()
+            .partition(|row| known.contains(&row.id));
+        archive::append(&self.root, &fresh)?;
         let mut archived = 0;
         for row in rows {
             archived += u64::from(self.remove(Area::Completed, &row.id, false)?);
