@@ -12,8 +12,10 @@ def test_an_idle_worker_stops_when_told(queue, start):
     assert start(queue, lambda payload: None).stopped() == 0
 
 
-def test_stopping_lets_running_tasks_finish_and_claims_no_more(queue, start, happens):
-    begun, go_on = threading.Event(), threading.Event()
+def test_stopping_lets_running_tasks_finish_and_claims_no_more(
+    queue, start, happens, proxy, signalled
+):
+    begun, go_on, interrupt = threading.Event(), threading.Event(), signalled(queue.interrupt)
 
     def handler(payload):
         begun.set()
@@ -22,9 +24,10 @@ def test_stopping_lets_running_tasks_finish_and_claims_no_more(queue, start, hap
 
     queue.push(1, id="a", priority="high")
     queue.push(2, id="b")
-    worker = start(queue, handler)
+    worker = start(proxy(queue, interrupt=interrupt), handler)
     happens(begun)
     worker.stop()
+    interrupt.wait_for_calls(1)
     go_on.set()
     assert worker.ended() == 0
     assert queue.get("a").result == "finished"
