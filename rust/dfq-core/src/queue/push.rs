@@ -280,7 +280,11 @@ impl FileQueue {
     fn dependencies_of(&self, id: &str) -> Result<Vec<String>> {
         let shard = self.check_id(id)?;
         let limit = self.settings.max_file_bytes;
-        let dir = self.open_task(Area::Pending, shard, id)?;
+        // A failed one counts: it may be requeued.
+        let dir = match self.open_task(Area::Pending, shard, id)? {
+            None => self.open_task(Area::Failed, shard, id)?,
+            dir => dir,
+        };
         let Some(dir) = dir else {
             return Ok(Vec::new());
         };

@@ -65,10 +65,13 @@ impl FileQueue {
         };
         task.fence = task.fence.max(lease.fence);
         let mut error = error_entry(&lease, kind, reason, now);
-        error.attempt = task.attempts;
         if lease.lease_id == own_id {
             error.worker_id = None;
+        } else {
+            // It was delivered, so that counts.
+            task.attempts = lease.attempt;
         }
+        error.attempt = task.attempts;
         self.give_up(shard, id, &dir, &mut task, error, now)?;
         drop(guard);
         self.forget(id);
