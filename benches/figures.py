@@ -43,7 +43,7 @@ class Plan:
 
 QUICK = Plan(
     rounds=1, tasks=3_000, deep=30_000, one_by_one=1_000, million=200_000, idle_seconds=10.0,
-    commands=3, peer_tasks=1_000,
+    commands=3, peer_tasks=500,
 )  # fmt: skip
 
 
