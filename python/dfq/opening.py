@@ -61,6 +61,8 @@ def split(url_or_path: str | os.PathLike[str]) -> tuple[str, str]:
         raise InvalidURL(f"{text!r} contains a NUL, which no path can hold. {_HOW}")
     if scheme not in ENGINES:
         raise InvalidURL(_no_engine(text, scheme))
+    if scheme == "file":
+        _refuse_odd_bytes(rest)
     return scheme, rest
 
 
@@ -94,8 +96,20 @@ def _file_path(rest: str) -> str:
         raise InvalidURL(f"file://{rest} names no folder. {_HOW}")
     from urllib.parse import unquote_to_bytes
 
-    # A file name is bytes; those that are not UTF-8 survive as they do everywhere in Python.
     return os.fsdecode(unquote_to_bytes(slash + path))
+
+
+def _refuse_odd_bytes(path: str) -> None:
+    # A path is bytes, but it goes into JSON and logs, and those are text. The folder we are in
+    # counts too: a relative path is made absolute.
+    try:
+        os.path.abspath(path).encode()  # noqa: PTH100 - pathlib is slow to import
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        raise InvalidURL(
+            f"the path of the queue {shown!r} is not UTF-8 all the way; rename the folder "
+            "whose name is not, or put the queue elsewhere"
+        ) from None
 
 
 def _no_engine(text: str, scheme: str) -> str:

@@ -238,6 +238,22 @@ def test_arguments_that_are_not_utf_8_are_told(run):
         assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
+@pytest.mark.parametrize(
+    "command", [["push", "a=1"], ["stats"], ["ls"], ["doctor"], ["init"], ["worker", "--exec=cat"]]
+)
+def test_a_queue_whose_path_is_not_utf_8_is_told(run, tmp_path, command, there):
+    odd = os.fsdecode(b"q\xff")
+    if there:
+        (tmp_path / odd).mkdir()
+    verb, *rest = command
+    for ran in (run(verb, odd, *rest), run(verb, *rest, DFQ_QUEUE_URL=odd)):
+        assert ran.returncode == 64, ran.stderr
+        assert "not UTF-8" in ran.stderr
+        assert "Traceback" not in ran.stderr
+    assert (tmp_path / odd).exists() == there
+
+
 def test_an_id_may_begin_with_a_dash(run):
     run("push", "jobs", "1", "--id=--all")
     assert run("cancel", "jobs", "--", "--all").stdout == "cancelled --all\n"

@@ -23,7 +23,6 @@ from dfq.opening import split
         ("file://localhost/srv/q", "/srv/q"),
         ("file:///srv/a%20b%2525", "/srv/a b%25"),
         ("file:///srv/z%C3%BCrich", "/srv/zürich"),
-        ("file:///srv/%FF", os.fsdecode(b"/srv/\xff")),
         ("/srv/100%", "/srv/100%"),
         ("odd:name", "odd:name"),
         (Path("s3://not-a-url"), "s3:/not-a-url"),
@@ -47,6 +46,9 @@ def test_a_path_or_a_file_url_is_a_folder(given, path):
         ("file:///srv/%zz", "%25"),
         ("file:///srv/%00", "NUL"),
         ("/srv/\0", "NUL"),
+        ("file:///srv/%FF", r"/srv/.*xff.*not UTF-8"),
+        (os.fsdecode(b"/srv/\xff"), r"/srv/.*xff.*not UTF-8"),
+        (Path(os.fsdecode(b"q\xff")), r"q.*xff.*not UTF-8"),
         ("s3://bucket/q", "s3 engine is not part of this version.*file and memory"),
         ("postgres://host/db", "postgres engine is not part"),
         ("redis://host", "redis engine is not part"),
@@ -61,6 +63,14 @@ def test_a_path_or_a_file_url_is_a_folder(given, path):
 def test_a_url_that_no_engine_answers_to_says_what_to_do(given, said):
     with pytest.raises(dfq.InvalidURL, match=said):
         split(given)
+
+
+def test_a_relative_path_in_a_folder_that_is_not_utf_8_says_what_to_do(tmp_path, monkeypatch):
+    odd = tmp_path / os.fsdecode(b"\xff")
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    with pytest.raises(dfq.InvalidURL, match="not UTF-8"):
+        split("q")
 
 
 @pytest.mark.parametrize("given", [None, 1, b"/srv/q"], ids=repr)
