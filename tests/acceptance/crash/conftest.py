@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from dfq.engines.file import FileQueue
+
 CHILDREN = Path(__file__).parent / "children"
 MEMORY_DISK = Path("/dev/shm")
 #: The calls by which a queue changes its folder, or waits until it is safe.
@@ -22,9 +24,11 @@ CHANGING = (
     *("fsync", "syncfs", "write", "openat", "openat2", "renameat", "renameat2"),
     *("mkdir", "mkdirat", "unlinkat", "fcntl", "utimensat"),
 )
+LOOKING = ("newfstatat",)
 #: A child makes this call, and no other reason for it exists, where the verb starts and ends.
 MARK = "getpgid"
 SECONDS = 60
+FILLER = "x" * 500
 
 
 @pytest.fixture
@@ -40,6 +44,34 @@ def folder() -> Iterator[Path]:
 def child() -> Callable[..., list[str]]:
     """The command line of a child script."""
     return lambda script, *arguments: [sys.executable, str(CHILDREN / script), *map(str, arguments)]
+
+
+@pytest.fixture
+def template(folder: Path) -> Callable[[str], Path]:
+    """A queue as a verb finds it: its target, and others that are none of its business."""
+
+    def make(verb: str) -> Path:
+        path = folder / f"{verb}-template"
+        queue = FileQueue(path)
+
+        def push(task_id: str, **options: object) -> None:
+            queue.push({"id": task_id, "filler": FILLER}, id=task_id, **options)
+
+        push("done")
+        lease = queue.claim("before")
+        queue.ack(lease, "finished")
+        push("sad", max_attempts=1)
+        queue.nack(queue.claim("before"), "it never works")
+        attempts = 1 if verb in ("nack_last", "requeue") else 5
+        push("target", max_attempts=attempts, delay=1_800 if verb == "claim_too_early" else None)
+        if verb == "requeue":
+            queue.nack(queue.claim("before"), "not yet")
+        # Of a lower priority: a claim that tries them in any order makes other calls each time.
+        push("bystander", delay=1_800, priority="low")
+        queue.close()
+        return path
+
+    return make
 
 
 @dataclass(frozen=True)
@@ -80,7 +112,7 @@ class Tracer:
         self._logs = logs
 
     def command(self, log: Path, inject: str | None) -> list[str]:
-        calls = ",".join((*CHANGING, MARK))
+        calls = ",".join((*CHANGING, *LOOKING, MARK))
         options = ["-f", "-qq", "-y", "-s", "8", "-o", str(log), "-e", f"trace={calls}"]
         if inject is None or "signal=" not in inject:
             # Faster; but with it strace does not deliver the signals it is to inject.

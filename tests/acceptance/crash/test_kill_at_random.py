@@ -5,6 +5,7 @@ DFQ_KILLS=20000 makes a longer run, DFQ_SEED another one.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -121,5 +122,5 @@ def test_whatever_moment_kills_a_process_nothing_is_lost_torn_or_done_twice(
     twice = {task_id: count for task_id, count in acked.items() if count > 1}
     assert not twice, f"completed more than once: {twice}"
     for task_id, seen in fences.items():
-        assert all(a < b for a, b in zip(seen, seen[1:], strict=False)), f"{task_id}: {seen}"
+        assert all(a < b for a, b in itertools.pairwise(seen)), f"{task_id}: {seen}"
     assert not list(root.glob("quarantine/*"))

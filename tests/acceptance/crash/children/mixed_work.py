@@ -11,7 +11,9 @@ import itertools
 import os
 import random
 import sys
+from contextlib import suppress
 
+from dfq import TaskNotFound, WrongState
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
 
@@ -68,13 +70,10 @@ class Work:
             self._queue.nack(lease, "later", delay=0)
 
     def requeue(self) -> None:
-        from dfq import TaskNotFound, WrongState
-
         for record in list(self._queue.list("failed", limit=3)):
-            try:
+            # The other one may be quicker.
+            with suppress(TaskNotFound, WrongState):
                 self._queue.requeue(record.task.id)
-            except (TaskNotFound, WrongState):
-                pass  # the other one was quicker
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from dfq import DfqError
+from dfq import DfqError, Policy
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
 from dfq.testing import SeededChance
@@ -105,6 +105,10 @@ class Script:
     def requeue(self) -> object:
         self.queue.requeue("target")
         return None
+
+    def archive(self) -> object:
+        policy = Policy(finished="archive", finished_after_seconds=0)
+        return FileQueue(self.folder, policy=policy, chance=SeededChance(2)).sweep().archived
 
     def outcome(self) -> dict[str, object]:
         try:
