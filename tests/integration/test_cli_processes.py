@@ -86,6 +86,23 @@ def test_a_program_pushes_into_the_queue_it_works_for(run, tmp_path):
     assert child["payload"] == {"from": "parent"}
 
 
+def test_a_program_starts_a_worker_of_its_own_under_several_processes(run, tmp_path):
+    """What marks the processes of a worker does not reach the programs they run."""
+    (tmp_path / "inner.sh").write_text(
+        "#!/bin/sh\n"
+        "env | grep ^DFQ_WORKER_CHILD && exit 100\n"
+        f'exec "{sys.executable}" -m dfq worker inner --exec cat --max-tasks 1\n'
+    )
+    (tmp_path / "inner.sh").chmod(0o755)
+    run("push", "inner", "1", "--id", "t")
+    run("push", "jobs", "1", "--id", "starter")
+    worked = run("worker", "jobs", "--exec", "./inner.sh", "--processes", "2", "--drain")
+    assert worked.returncode == 0, worked.stderr
+    starter = orjson.loads(run("show", "jobs", "starter", "--json").stdout)
+    assert starter["state"] == "completed", worked.stderr
+    assert orjson.loads(run("show", "inner", "t", "--json").stdout)["state"] == "completed"
+
+
 def test_a_reader_that_goes_away_is_no_error(run, tmp_path, environment):
     run("push", "jobs", "-", stdin="1\n" * 3000)
     listing = subprocess.Popen(

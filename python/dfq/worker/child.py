@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 
 from dfq.errors import InvalidConfig
@@ -31,9 +31,12 @@ class Place:
         return f"{self.number}/{self.count}/{self.pipe}"
 
 
-def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Which child of a supervisor this process is, or None."""
-    value = environment.get(CHILD_VARIABLE)
+def take_place(environment: MutableMapping[str, str] = os.environ) -> Place | None:
+    """Which child of a supervisor this process is, or None.
+
+    The variable is taken away: a program that a handler starts is no child of the supervisor.
+    """
+    value = environment.pop(CHILD_VARIABLE, None)
     if value is None:
         return None
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dfq.errors import InvalidConfig
 from dfq.queue import Queue
-from dfq.worker.child import child_options, place, watch_supervisor
+from dfq.worker.child import child_options, take_place, watch_supervisor
 from dfq.worker.handlers import HandlerSet
 from dfq.worker.logs import configure
 from dfq.worker.loop import EXIT_DONE, Worker
@@ -21,7 +21,7 @@ def run_worker(
 ) -> int:
     """Work until told to stop; returns the exit code."""
     configure(as_json=options.log_json)
-    child = place()
+    child = take_place()
     if child is not None:
         share = child_options(options, child)
         if share is None:

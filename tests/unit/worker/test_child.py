@@ -8,19 +8,25 @@ import threading
 import pytest
 
 from dfq.errors import InvalidConfig
-from dfq.worker.child import CHILD_VARIABLE, Place, child_options, place, watch_supervisor
+from dfq.worker.child import CHILD_VARIABLE, Place, child_options, take_place, watch_supervisor
 from dfq.worker.options import WorkerOptions
 
 
 def test_a_process_knows_from_its_environment_which_child_it_is():
     here = Place(number=2, count=4, pipe=7)
-    assert place({CHILD_VARIABLE: here.encode()}) == here
-    assert place({}) is None
+    assert take_place({CHILD_VARIABLE: here.encode()}) == here
+    assert take_place({}) is None
+
+
+def test_what_a_child_starts_is_no_child_of_the_supervisor():
+    environment = {CHILD_VARIABLE: "1/2/7", "HOME": "/root"}
+    take_place(environment)
+    assert environment == {"HOME": "/root"}
 
 
 def test_an_environment_that_dfq_did_not_set_is_refused():
     with pytest.raises(InvalidConfig, match="only dfq itself sets it"):
-        place({CHILD_VARIABLE: "yes"})
+        take_place({CHILD_VARIABLE: "yes"})
 
 
 def test_children_share_the_number_of_tasks():
