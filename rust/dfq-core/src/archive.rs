@@ -123,8 +123,12 @@ pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
         sys::write_all(&file, &bytes).map_err(failed)?;
         sys::sync(&file).map_err(failed)?;
     }
-    let dir = sys::open_dir(root.fd(), folder).map_err(failed)?;
-    sys::sync(&dir).map_err(failed)
+    // Both, whoever made them: a sweeper that was killed may have made one and synced neither.
+    for path in [folder, "completed"] {
+        let dir = sys::open_dir(root.fd(), path).map_err(failed)?;
+        sys::sync(&dir).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// The days there are, the latest first.

@@ -20,6 +20,7 @@ mod sweep;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{self, AtFlags};
@@ -65,6 +66,8 @@ pub struct FileQueue {
     pending: Mutex<Pending>,
     bell: Bell,
     chance: Chance,
+    /// The shards of pending/ that a power cut can't take back, as far as this queue knows.
+    synced_shards: [AtomicBool; 256],
     /// Leases from other machines whose file is stamped in the future: when each was first seen.
     observed: Mutex<HashMap<String, (String, i64)>>,
 }
@@ -83,6 +86,7 @@ impl FileQueue {
             pending: Mutex::new(Pending::new(&root)),
             bell: Bell::new().map_err(|e| Error::io("make", "a pipe", e))?,
             chance: Chance::new(seed),
+            synced_shards: std::array::from_fn(|_| AtomicBool::new(false)),
             observed: Mutex::new(HashMap::new()),
             root,
             settings,
@@ -300,6 +304,19 @@ impl FileQueue {
         };
         fs::utimensat(self.root.fd(), &path, &now, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| Error::io("touch", &path, e))
+    }
+
+    /// Makes a shard of pending/ if it is missing, and sees to it once that it stays.
+    ///
+    /// Not only one that was made here: whoever made it may have been killed before its sync.
+    fn ensure_durable_shard(&self, shard: u8) -> Result<()> {
+        let synced = &self.synced_shards[usize::from(shard)];
+        let made = self.root.ensure_shard(Area::Pending, shard)?;
+        if made || !synced.load(Ordering::Relaxed) {
+            self.sync_dir("pending")?;
+            synced.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn sync_dir(&self, path: &str) -> Result<()> {

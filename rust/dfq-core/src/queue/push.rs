@@ -115,9 +115,11 @@ impl FileQueue {
     fn build(&self, task: &NewTask, durable: bool) -> Result<Built> {
         let id = &task.envelope.id;
         let shard = self.check_id(id)?;
-        // A new shard directory is synced into pending/ before a task relies on it.
-        if self.root.ensure_shard(Area::Pending, shard)? && durable {
-            self.sync_dir("pending")?;
+        // A shard is synced into pending/ before a task relies on it.
+        if durable {
+            self.ensure_durable_shard(shard)?;
+        } else {
+            self.root.ensure_shard(Area::Pending, shard)?;
         }
         let scratch = self.root.scratch_path(&self.chance.nonce());
         let file_path = format!("{scratch}/task.json");
@@ -166,7 +168,7 @@ impl FileQueue {
         if result == Err(Errno::NOENT) {
             self.root.check_present()?;
             self.root.forget_shards();
-            self.root.ensure_shard(Area::Pending, one.shard)?;
+            self.ensure_durable_shard(one.shard)?;
             result = sys::rename_new(self.root.fd(), &one.scratch, &target);
         }
         match result {

@@ -72,7 +72,14 @@ impl FileQueue {
             task.attempts = lease.attempt;
         }
         error.attempt = task.attempts;
-        self.give_up(shard, id, &dir, &mut task, error, now)?;
+        let own = lease.lease_id == own_id;
+        self.give_up(shard, id, &dir, &mut task, error, now)
+            .inspect_err(|_| {
+                if own {
+                    // Nobody holds it. What can't be removed is stale at once, for all to take.
+                    let _ = fs::unlinkat(&dir, "lease.json", AtFlags::empty());
+                }
+            })?;
         drop(guard);
         self.forget(id);
         Ok(())
@@ -149,12 +156,16 @@ impl FileQueue {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(Error::io("remove", "lease.json", errno)),
         }
-        self.root.ensure_shard(Area::Pending, shard)?;
+        self.ensure_durable_shard(shard)?;
         let source = self.root.task_path(Area::Failed, shard, id);
         let target = self.root.task_path(Area::Pending, shard, id);
         sys::rename_new(self.root.fd(), &source, &target)
             .map_err(|errno| Error::io("requeue", id, errno))?;
         self.sync_dir(&self.root.shard_path(Area::Pending, shard))
+            .map_err(|error| {
+                let told = "the task may have been requeued all the same; `dfq show` tells";
+                Error::new(error.kind, format!("{}. {told}", error.message))
+            })
     }
 
     /// Deletes a task for good. False: it is not there, or it is held and `held` is not set.
