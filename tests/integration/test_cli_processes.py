@@ -186,17 +186,17 @@ def test_purge_asks_on_a_terminal(run, tmp_path, environment, answer, code, left
     assert orjson.loads(run("stats", "jobs", "--json").stdout)["pending"] == left
 
 
-def test_a_progress_bar_is_drawn_on_a_terminal(run, tmp_path, environment):
-    (tmp_path / "rows.jsonl").write_text("1\n" * 5000)
+def drawn(arguments, tmp_path, environment):
+    """Run Python with a terminal as stderr; what it drew there."""
     master, slave = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "dfq", "push", "jobs", "--file", "rows.jsonl"],
+        [sys.executable, *arguments],
         cwd=tmp_path,
-        env={**environment, "TERM": "xterm"},
+        env={**environment, "TERM": "xterm", "COLUMNS": "200"},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=slave,
-    ) as push:
+    ) as process:
         os.close(slave)
         shown = b""
         try:
@@ -206,9 +206,32 @@ def test_a_progress_bar_is_drawn_on_a_terminal(run, tmp_path, environment):
             pass
         finally:
             os.close(master)
-        assert push.stdout is not None
-        assert push.stdout.read() == b"pushed 5,000 tasks\n"
-    assert b"pushing rows.jsonl" in shown
+        assert process.wait(timeout=60) == 0, shown
+    return shown.decode()
+
+
+def test_a_progress_bar_is_drawn_on_a_terminal(run, tmp_path, environment):
+    (tmp_path / "rows.jsonl").write_text("1\n" * 5000)
+    words = ["-m", "dfq", "push", "jobs", "--file", "rows.jsonl"]
+    assert "pushing rows.jsonl" in drawn(words, tmp_path, environment)
+    assert orjson.loads(run("stats", "jobs", "--json").stdout)["ready"] == 5000
+
+
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from dfq.cli import main; main()"
+
+
+@pytest.mark.parametrize("start", [["-m", "dfq"], ["-c", WITHOUT_RICH]], ids=["rich", "no rich"])
+def test_several_processes_share_one_progress_bar(run, tmp_path, environment, start):
+    run("push", "jobs", "1", "--priority", "high")
+    run("worker", "jobs", "--exec", "cat", "--once")
+    run("push", "jobs", "-", stdin="1\n" * 20)
+    run("push", "jobs", "1", "--priority", "low")
+    words = "worker jobs --exec cat --drain --processes 2 --min-priority normal"
+    shown = drawn([*start, *words.split()], tmp_path, environment)
+    assert "draining" in shown
+    # Neither what was done before nor what is not for them counts in the end.
+    assert "20/20" in shown
+    assert shown.count(": completed in ") == 20
 
 
 HEAVY = "asyncio csv difflib email logging multiprocessing rich subprocess tempfile tomllib urllib"

@@ -124,4 +124,5 @@ class ClickBar:
         if self._counting:
             sys.stderr.write("\n")
         else:
+            self._bar.render_progress()  # click draws at a step, not when only the total changed
             self._bar.render_finish()

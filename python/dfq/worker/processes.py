@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
+from typing import IO
 
 from dfq.ambient import Chance, Clock
 from dfq.worker.backoff import Backoff
@@ -26,14 +27,27 @@ WELL_SECONDS = 60.0
 MAX_DEATHS = 8
 #: Exit codes of mistakes that starting again does not mend: usage, data, configuration.
 HOPELESS = frozenset({2, 64, 65, 66, 78})
+#: How long to wait for what a child wrote to stderr at its end.
+LAST_WORDS_SECONDS = 1.0
 
 
 class Supervisor:
     """Keeps so many processes of one command running until they are done, or told to stop."""
 
-    def __init__(self, command: Sequence[str], count: int, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        clock: Clock,
+        chance: Chance,
+        *,
+        pass_on_stderr: bool = False,
+    ) -> None:
         self._command = tuple(command)
         self._clock = clock
+        #: Whether what the children write to stderr goes through ours, line by line.
+        self._pass_on_stderr = pass_on_stderr
+        self._relays: list[threading.Thread] = []
         self._inbox: SimpleQueue[int | _Child] = SimpleQueue()
         self._read_end, self._write_end = os.pipe()
         self._children = [_Child(number, Backoff(chance)) for number in range(1, count + 1)]
@@ -50,6 +64,9 @@ class Supervisor:
                     self._start(child)
                 while any(child.wanted or child.process for child in self._children):
                     self._step()
+            for relay in self._relays:
+                # Bounded: a program that outlives its worker may hold on to the pipe.
+                relay.join(LAST_WORDS_SECONDS)
         finally:
             os.close(self._read_end)
             os.close(self._write_end)
@@ -81,6 +98,7 @@ class Supervisor:
         child.process = subprocess.Popen(
             self._command,
             env={**os.environ, CHILD_VARIABLE: here.encode()},
+            stderr=subprocess.PIPE if self._pass_on_stderr else None,
             pass_fds=(self._read_end,),
             # Ctrl-C reaches the whole foreground group; the children get it from us, once.
             process_group=0,
@@ -89,6 +107,12 @@ class Supervisor:
         threading.Thread(
             target=self._await, args=(child, child.process), name="dfq-await", daemon=True
         ).start()
+        if child.process.stderr is not None:
+            relay = threading.Thread(
+                target=_relay, args=(child.process.stderr,), name="dfq-relay", daemon=True
+            )
+            relay.start()
+            self._relays = [other for other in self._relays if other.is_alive()] + [relay]
 
     def _await(self, child: _Child, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -144,6 +168,14 @@ class _Child:
         self.start_at: float | None = None
         #: Whether it is to be started again when it dies.
         self.wanted = True
+
+
+def _relay(pipe: IO[bytes]) -> None:
+    with pipe:
+        for line in pipe:
+            # Looked up anew for each: a progress bar puts its own in the place of stderr.
+            sys.stderr.write(line.decode(errors="backslashreplace"))
+            sys.stderr.flush()
 
 
 def own_command() -> list[str]:

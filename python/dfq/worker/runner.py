@@ -26,24 +26,43 @@ def run_worker(
         share = child_options(options, child)
         if share is None:
             return EXIT_DONE
-        worker = Worker(queue, handlers, share, on_progress)
+        worker = Worker(queue, handlers, share)
         watch_supervisor(child, worker.stop)
         return worker.run()
     if options.processes > 1:
-        return _supervise(queue, handlers, options)
+        return _supervise(queue, handlers, options, on_progress)
     return Worker(queue, handlers, options, on_progress).run()
 
 
-def _supervise(queue: Queue, handlers: HandlerSet, options: WorkerOptions) -> int:
+def _supervise(
+    queue: Queue,
+    handlers: HandlerSet,
+    options: WorkerOptions,
+    on_progress: Callable[[Progress], None] | None,
+) -> int:
     if options.once:
         raise InvalidConfig("once works on a single task; leave processes out")
     if queue.url.startswith("memory:"):
         raise InvalidConfig("a queue in memory can't be shared by processes; use concurrency")
-    handlers.narrow(options.filter)  # a mistake is told here, once, and not by every child
+    # A mistake is told here, once, and not by every child.
+    wanted = handlers.narrow(options.filter)
     from dfq.worker.health import numbered
     from dfq.worker.processes import Supervisor, own_command
 
     if options.health_path is not None:
         for left_behind in numbered(options.health_path):
             left_behind.unlink(missing_ok=True)
-    return Supervisor(own_command(), options.processes, queue.clock, queue.chance).run()
+    supervisor = Supervisor(
+        own_command(),
+        options.processes,
+        queue.clock,
+        queue.chance,
+        # Whoever draws progress wants no other hand on the terminal.
+        pass_on_stderr=on_progress is not None,
+    )
+    if on_progress is None:
+        return supervisor.run()
+    from dfq.worker.overview import Overview
+
+    with Overview(queue, wanted, on_progress):
+        return supervisor.run()

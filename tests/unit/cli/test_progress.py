@@ -78,3 +78,11 @@ def test_a_bar_that_learns_its_total_goes_on(terminal, without_rich):
         bar.update(2, 4)
         bar.update(4, 4)
     assert "4/4" in screen.getvalue()
+
+
+def test_a_bar_whose_total_shrinks_at_the_end_says_so(terminal, without_rich):
+    screen = terminal()
+    with progress.progress("draining", None) as bar:
+        bar.update(4, 5)
+        bar.update(4, 4)
+    assert "4/4" in screen.getvalue()

@@ -12,7 +12,7 @@ import pytest
 from dfq.ambient import SYSTEM_CLOCK
 from dfq.errors import InvalidConfig
 from dfq.testing import SeededChance, memory_queue
-from dfq.worker import WorkerOptions, functions, run
+from dfq.worker import WorkerOptions, functions, processes, run
 from dfq.worker.processes import Supervisor
 
 
@@ -23,9 +23,9 @@ class NoPatience(SeededChance):
         return 0.001
 
 
-def supervisor(source, count):
+def supervisor(source, count, **options):
     command = [sys.executable, "-S", "-c", source]
-    return Supervisor(command, count, SYSTEM_CLOCK, NoPatience())
+    return Supervisor(command, count, SYSTEM_CLOCK, NoPatience(), **options)
 
 
 def test_it_ends_with_0_when_all_children_are_done():
@@ -128,6 +128,24 @@ def test_its_children_get_the_end_of_a_pipe_when_it_dies():
         "sys.exit(0 if held == [pipe] else 78)\n"
     )
     assert supervisor(source, 2).run() == 0
+
+
+def test_what_children_write_to_stderr_is_passed_on_line_by_line(capsys):
+    source = "import sys; sys.stderr.buffer.write(b'one\\n\\xff two\\n')"
+    assert supervisor(source, 2, pass_on_stderr=True).run() == 0
+    assert sorted(capsys.readouterr().err.splitlines()) == ["\\xff two"] * 2 + ["one"] * 2
+
+
+def test_it_does_not_wait_for_what_outlives_its_children(monkeypatch):
+    monkeypatch.setattr(processes, "LAST_WORDS_SECONDS", 0.01)
+    # The grandchild keeps stderr open until the supervisor has ended.
+    source = (
+        "import os\n"
+        "if os.fork() == 0:\n"
+        "    os.read(int(os.environ['DFQ_WORKER_CHILD'].split('/')[2]), 1)\n"
+        "os._exit(0)\n"
+    )
+    assert supervisor(source, 1, pass_on_stderr=True).run() == 0
 
 
 def test_a_queue_in_memory_is_refused():

@@ -110,10 +110,8 @@ def command(
     with open_queue(only_queue(queue, queue_option), create=True) as opened:
         if not drain:
             ctx.exit(run(opened, handlers, options))
-        # Several processes would draw over each other.
-        silent = config.quiet or config.log_json or config.processes > 1
-        with DrainBar(silent=silent) as bar:
-            exit_code = run(opened, handlers, options, bar.show)
+        with DrainBar(silent=config.quiet or config.log_json) as bar:
+            exit_code = run(opened, handlers, options, bar.show if bar.visible else None)
     ctx.exit(exit_code)
 
 
@@ -171,6 +169,13 @@ class DrainBar:
         from dfq.cli.progress import progress
 
         self._bar = progress("draining", None, silent=silent)
+
+    @property
+    def visible(self) -> bool:
+        """Whether there is anything to draw on."""
+        from dfq.cli.progress import SilentBar
+
+        return not isinstance(self._bar, SilentBar)
 
     def show(self, now: Progress) -> None:
         """Draw how far the worker is."""
