@@ -11,35 +11,39 @@
 
 from __future__ import annotations
 
-from dfq.errors import (
-    AlreadyCompleted,
-    DependencyCycle,
-    DfqError,
-    DiskFull,
-    DuplicateTask,
-    HandlerError,
-    InvalidConfig,
-    InvalidPolicy,
-    InvalidTask,
-    InvalidURL,
-    LayoutTooNew,
-    LeaseLost,
-    LeaseNotHeld,
-    LeaseTaken,
-    QueueBusy,
-    QueueUnavailable,
-    Reject,
-    RetryLater,
-    TaskNotFound,
-    WrongState,
-)
-from dfq.handler import Context, Handler, task
-from dfq.lease import Lease
-from dfq.opening import open
-from dfq.policy import Policy, RetryPolicy
-from dfq.queue import Queue
-from dfq.record import Filter, Finding, Outcome, Pushed, Record, State, Stats, SweepReport
+from typing import TYPE_CHECKING
+
 from dfq.task import NewTask, Task, TaskError
+
+if TYPE_CHECKING:
+    from dfq.errors import (
+        AlreadyCompleted,
+        DependencyCycle,
+        DfqError,
+        DiskFull,
+        DuplicateTask,
+        HandlerError,
+        InvalidConfig,
+        InvalidPolicy,
+        InvalidTask,
+        InvalidURL,
+        LayoutTooNew,
+        LeaseLost,
+        LeaseNotHeld,
+        LeaseTaken,
+        QueueBusy,
+        QueueUnavailable,
+        Reject,
+        RetryLater,
+        TaskNotFound,
+        WrongState,
+    )
+    from dfq.handler import Context, Handler, task
+    from dfq.lease import Lease
+    from dfq.opening import open
+    from dfq.policy import Policy, RetryPolicy
+    from dfq.queue import Queue
+    from dfq.record import Filter, Finding, Outcome, Pushed, Record, State, Stats, SweepReport
 
 __version__: str
 
@@ -86,11 +90,43 @@ __all__ = [
     "task",
 ]
 
+#: Where the names are that are not errors. They are imported when somebody asks for them: a
+#: short command uses few, and has nothing else to wait for.
+_HOMES = {
+    "Context": "handler",
+    "Filter": "record",
+    "Finding": "record",
+    "Handler": "handler",
+    "Lease": "lease",
+    "Outcome": "record",
+    "Policy": "policy",
+    "Pushed": "record",
+    "Queue": "queue",
+    "Record": "record",
+    "RetryPolicy": "policy",
+    "State": "record",
+    "Stats": "record",
+    "SweepReport": "record",
+    "open": "opening",
+    "task": "handler",
+}
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        # importlib.metadata is slow to import, and few ask.
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # so that a misspelt name stays a mistake for type checkers
+    # The import above bound the module dfq.task; the name is the decorator's.
+    globals().pop("task", None)
 
-        return version("dfq")
-    raise AttributeError(f"module 'dfq' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("dfq")
+        if name not in __all__:
+            raise AttributeError(f"module 'dfq' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(f"dfq.{_HOMES.get(name, 'errors')}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -7,7 +7,6 @@ simulation can own both. A lint rule bans the ambient ones everywhere else.
 from __future__ import annotations
 
 import os
-import random
 import time
 from typing import Protocol
 
@@ -59,22 +58,16 @@ class SystemClock:
 
 
 class SystemChance:
-    """The machine's own randomness; it starts anew after a fork."""
-
-    def __init__(self) -> None:
-        self._random = random.Random(os.urandom(16))
-        os.register_at_fork(after_in_child=self._reseed)
-
-    def _reseed(self) -> None:
-        self._random = random.Random(os.urandom(16))
+    """The kernel's randomness: no state, so nothing is drawn twice after a fork."""
 
     def uniform(self, low: float, high: float) -> float:
         """A number between low and high."""
-        return self._random.uniform(low, high)
+        return low + (high - low) * (self.bits(53) / (1 << 53))
 
     def bits(self, count: int) -> int:
         """``count`` random bits."""
-        return self._random.getrandbits(count)
+        size = (count + 7) // 8
+        return int.from_bytes(os.urandom(size), "big") >> (8 * size - count)
 
 
 SYSTEM_CLOCK: Clock = SystemClock()

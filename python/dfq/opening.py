@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.errors import InvalidURL
 from dfq.policy import Policy, nearest
-from dfq.queue import Queue
+
+if TYPE_CHECKING:
+    from dfq.queue import Queue
 
 #: The engines of this version, by the scheme of their URLs.
 ENGINES = ("file", "memory")

@@ -42,3 +42,7 @@ def by_handler() -> None:
 def with_context(ctx: dfq.Context, payload: dict[str, int]) -> Iterator[int]:
     ctx.progress(0.5, "half")
     yield ctx.fence
+
+
+def misspelt() -> None:
+    dfq.opne("/srv/q")  # type: ignore[attr-defined]

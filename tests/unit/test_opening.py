@@ -92,6 +92,7 @@ def test_a_memory_queue_is_opened_with_its_policy():
 
 def test_importing_dfq_stays_light():
     heavy = {"asyncio", "logging", "subprocess", "click", "rich", "tomllib", "importlib.metadata"}
+    heavy |= {"random", "socket", "dfq.engines.file", "dfq.handler", "dfq.queue", "dfq.testing"}
     code = f"import dfq, sys; print(*({heavy!r} & set(sys.modules)))"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
@@ -103,5 +104,17 @@ def test_everything_exported_is_there():
     for name in dfq.__all__:
         if name != "__version__":
             assert getattr(dfq, name) is not None
+        assert name in dir(dfq)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = dfq.nonsense
+
+
+@pytest.mark.parametrize(
+    "before", ["pass", "import dfq.task", "import dfq.worker, dfq.engines.file"]
+)
+def test_dfq_task_is_the_decorator_whatever_was_imported_before(before):
+    code = f"{before}; import dfq; print(dfq.task is __import__('dfq.handler').handler.task)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout == "True\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 from abc import ABC, abstractmethod
 
 # Within a queue `list` is a verb.
@@ -361,7 +360,7 @@ class EngineQueue(ABC):
         # A forked child is another worker than its parent.
         pid = os.getpid()
         if self._worker_pid != pid:
-            self._worker_id = f"{socket.gethostname()}-{pid}-{self._chance.bits(16):04x}"
+            self._worker_id = f"{os.uname().nodename}-{pid}-{self._chance.bits(16):04x}"
             self._worker_pid = pid
         return self._worker_id
 

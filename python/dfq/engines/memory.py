@@ -7,7 +7,6 @@ else's. It keeps the same promises as the others, except surviving the process.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 
 # Within a queue `list` is a verb.
@@ -110,7 +109,7 @@ class MemoryQueue(EngineQueue):
             lease_id=new_id(self._clock, self._chance),
             fence=entry.fence,
             attempt=entry.task.attempts + 1,
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             boot_id=self._boot_id,
             pid=os.getpid(),
             acquired_at=now,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -60,7 +59,7 @@ class Worker:
         self._options = options = options or WorkerOptions()
         self._on_progress = on_progress
         self.worker_id = options.worker_id or (
-            f"{socket.gethostname()}-{os.getpid()}-{queue.chance.bits(16):04x}"
+            f"{os.uname().nodename}-{os.getpid()}-{queue.chance.bits(16):04x}"
         )
         policy = queue.policy
         lease_seconds = options.lease_seconds or policy.lease_seconds
