@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 
 CHILDREN = Path(__file__).parent / "children"
@@ -24,10 +29,11 @@ CHANGING = (
     *("fsync", "syncfs", "write", "openat", "openat2", "renameat", "renameat2"),
     *("mkdir", "mkdirat", "unlinkat", "fcntl", "utimensat"),
 )
-LOOKING = ("newfstatat",)
+LOOKING = ("newfstatat", "fstat")
 #: A child makes this call, and no other reason for it exists, where the verb starts and ends.
 MARK = "getpgid"
 SECONDS = 60
+HOUR = 3_600
 FILLER = "x" * 500
 
 
@@ -171,3 +177,115 @@ def strace(tmp_path: Path) -> Tracer:
     logs = tmp_path / "strace"
     logs.mkdir()
     return Tracer(program, logs)
+
+
+class LaterClock:
+    """An hour from now: every lease has run out and every delay is over."""
+
+    def wall(self) -> float:
+        return SYSTEM_CLOCK.wall() + HOUR
+
+    def boot(self) -> float:
+        return SYSTEM_CLOCK.boot() + HOUR
+
+
+@pytest.fixture
+def later() -> LaterClock:
+    return LaterClock()
+
+
+@pytest.fixture
+def root(folder: Path) -> Path:
+    """Where the queue of a test stands."""
+    return folder / "queue"
+
+
+@pytest.fixture
+def fresh(root: Path) -> Callable[..., None]:
+    """Make the queue anew, with its one task."""
+
+    def make(**options: object) -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        queue = FileQueue(root)
+        queue.push({"id": "target"}, id="target", **options)
+        queue.close()
+
+    return make
+
+
+class Stopped:
+    """A child that stands still at a system call until told to go on."""
+
+    def __init__(self, strace: subprocess.Popen[str], pid: int) -> None:
+        self._strace = strace
+        self._pid = pid
+
+    def go_on(self) -> dict[str, object]:
+        """Let it run to its end; what it said."""
+        os.kill(self._pid, signal.SIGCONT)
+        output, error = self._strace.communicate(timeout=SECONDS)
+        assert self._strace.returncode == 0, error
+        outcome: dict[str, object] = json.loads(output)
+        return outcome
+
+
+def wait_for(condition: Callable[[], int | None]) -> int:
+    """Nothing tells when another process stops: look, a bounded time."""
+    pause = threading.Event()
+    for _ in range(SECONDS * 100):
+        if answer := condition():
+            return answer
+        pause.wait(0.01)
+    pytest.fail("it did not happen")
+
+
+def is_stopped(pid: int) -> bool:
+    # Between the group-stop and the tracer's look it is T or t; only a stop lasts.
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
+
+
+@pytest.fixture
+def stop_at(
+    strace: Tracer, child: Callable[..., list[str]], tmp_path: Path
+) -> Callable[..., AbstractContextManager[Stopped]]:
+    """Run a verb up to the call that matches, and stop there."""
+
+    @contextmanager
+    def run(
+        root: Path, verb: str, call: str, text: str, prepare: Callable[[], object]
+    ) -> Iterator[Stopped]:
+        command = child("stop_and_go.py", root, verb)
+        prepare()
+        plain = strace.run(command)
+        assert plain.returncode == 0, plain.stderr
+        numbers = [c.ordinal for c in plain.verb(call) if text in c.text]
+        assert len(numbers) == 1, "\n".join(c.text for c in plain.verb())
+        prepare()
+        log = tmp_path / "stopped"
+        process = subprocess.Popen(
+            [*strace.command(log, f"{call}:signal=SIGSTOP:when={numbers[0]}"), *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
+        )
+
+        def stopped() -> int | None:
+            lines = log.read_text().splitlines() if log.exists() else []
+            if not any("stopped by SIGSTOP" in line for line in lines):
+                return None
+            pid = int(lines[0].split()[0])
+            return pid if is_stopped(pid) else None
+
+        pid: int | None = None
+        try:
+            pid = wait_for(stopped)
+            yield Stopped(process, pid)
+        finally:
+            if process.poll() is None:
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
+                process.kill()
+            process.communicate()
+
+    return run

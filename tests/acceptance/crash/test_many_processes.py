@@ -14,10 +14,11 @@ from dfq.engines.file import FileQueue
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
 PROCESSES = 4
-TASKS = 10_000
+EACH = 10_000
+TASKS = PROCESSES * EACH
 
 
-def test_ten_thousand_tasks_are_each_completed_once_by_four_processes(
+def test_four_times_ten_thousand_tasks_are_each_completed_once_by_four_processes(
     folder: Path, child: Callable[..., list[str]]
 ) -> None:
     root = folder / "queue"
@@ -29,7 +30,7 @@ def test_ten_thousand_tasks_are_each_completed_once_by_four_processes(
         for number in range(PROCESSES)
     ]
     pushers = [
-        subprocess.Popen(child("push_tasks.py", root, f"p{number}", TASKS // PROCESSES))
+        subprocess.Popen(child("push_tasks.py", root, f"p{number}", EACH))
         for number in range(PROCESSES)
     ]
     assert [pusher.wait(timeout=120) for pusher in pushers] == [0] * PROCESSES
@@ -40,7 +41,7 @@ def test_ten_thousand_tasks_are_each_completed_once_by_four_processes(
     logs = [path.read_text().splitlines() for path in folder.glob("acked-*")]
     lines = [line.split() for log in logs for line in log]
     acks = Counter(task_id for task_id, _ in lines)
-    expected = {f"p{n}-{m}" for n in range(PROCESSES) for m in range(TASKS // PROCESSES)}
+    expected = {f"p{n}-{m}" for n in range(PROCESSES) for m in range(EACH)}
     assert set(acks) == expected
     assert set(acks.values()) == {1}, f"acked twice: {acks.most_common(5)}"
 

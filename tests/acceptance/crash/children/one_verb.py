@@ -53,7 +53,7 @@ class Script:
         self.queue = FileQueue(folder, chance=SeededChance(1))
         self.verb: Callable[[], object] = getattr(self, verb)
         self.lease: Lease | None = None
-        if verb in ("ack", "nack", "nack_last", "heartbeat", "bury"):
+        if verb in ("ack", "nack", "nack_last", "heartbeat", "bury", "save_state"):
             self.lease = self.queue.claim("script")
             assert self.lease is not None and self.lease.task_id == "target"
         elif verb != "open":
@@ -105,6 +105,13 @@ class Script:
     def requeue(self) -> object:
         self.queue.requeue("target")
         return None
+
+    def save_state(self) -> object:
+        assert self.lease is not None
+        return self.queue.save_state(self.lease, RESULT)
+
+    def pause(self) -> object:
+        return self.queue.pause("for a test")
 
     def archive(self) -> object:
         policy = Policy(finished="archive", finished_after_seconds=0)

@@ -10,27 +10,76 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
-from dfq import DfqError
+from dfq import DfqError, Policy
 from dfq.engines.file import FileQueue
+from dfq.lease import Lease
 from dfq.testing import SeededChance
 
-folder, verb = sys.argv[1:]
-queue = FileQueue(folder, chance=SeededChance(3))
-queue.get("target")
-lease = queue.claim("slow", lease_seconds=600) if verb == "ack" else None
-os.getpgid(0)
-try:
-    if verb == "claim":
-        claimed = queue.claim("slow")
-        print(json.dumps({"claimed": claimed and claimed.fence}))
-    elif verb == "ack":
-        assert lease is not None
-        queue.ack(lease, "slow")
-        print(json.dumps({"acked": lease.fence}))
-    elif verb == "push":
-        queue.push({"by": "slow"}, id="wanted")
-        print(json.dumps({"pushed": "wanted"}))
-except DfqError as error:
-    print(json.dumps({"error": type(error).__name__}))
-os.getpgid(0)
+
+class Slow:
+    def __init__(self, folder: str, verb: str) -> None:
+        self.folder = folder
+        policy = Policy(finished="archive", finished_after_seconds=0)
+        self.queue = FileQueue(folder, chance=SeededChance(3), policy=policy)
+        self.queue.get("target")
+        self.lease: Lease | None = None
+        if verb in ("ack", "ack_when_told", "nack"):
+            self.lease = self.queue.claim("slow", lease_seconds=600)
+        self.verb: Callable[[], object] = getattr(self, verb)
+
+    def claim(self) -> object:
+        claimed = self.queue.claim("slow")
+        return claimed and claimed.fence
+
+    def ack(self) -> object:
+        assert self.lease is not None
+        self.queue.ack(self.lease, "slow")
+        return self.lease.fence
+
+    def ack_when_told(self) -> object:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        return self.ack()
+
+    def nack(self) -> object:
+        assert self.lease is not None
+        return self.queue.nack(self.lease, "slow", delay=0).name
+
+    def push(self) -> object:
+        return self.queue.push({"by": "slow"}, id="wanted").id
+
+    def push_linked(self) -> object:
+        return self.queue.push(1, id="a", depends_on=["b"]).id
+
+    def requeue(self) -> object:
+        return self.queue.requeue("target")
+
+    def cancel(self) -> object:
+        return self.queue.cancel("target", "slow")
+
+    def purge(self) -> object:
+        return self.queue.core.remove("pending", "target", True)
+
+    def archive(self) -> object:
+        return self.queue.sweep().archived
+
+    def open(self) -> object:
+        return FileQueue(Path(self.folder, "new")).push(1, id="first").id
+
+
+def main() -> None:
+    slow = Slow(*sys.argv[1:])
+    os.getpgid(0)
+    try:
+        outcome: dict[str, object] = {"done": slow.verb()}
+    except DfqError as error:
+        outcome = {"error": type(error).__name__}
+    os.getpgid(0)
+    print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()
