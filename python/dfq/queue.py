@@ -101,7 +101,12 @@ class Queue(Protocol):
         ...
 
     def push_many(self, tasks: Iterable[NewTask]) -> List[Pushed]:
-        """Store a lot at once, synced together. A duplicate is reported, the rest is stored."""
+        """Store many at once, synced together. A duplicate is reported, the rest is stored.
+
+        They are taken and stored in lots of 1,000, one after another. A lot with a circle of
+        dependencies is refused as a whole; the lots before it are stored and stay, the tasks
+        behind it are not looked at. A task that is no NewTask refuses its lot the same way.
+        """
         ...
 
     # Getting work done

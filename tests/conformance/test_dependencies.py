@@ -138,6 +138,19 @@ def test_a_circle_through_pending_tasks_is_refused_and_nothing_is_stored(queue):
     assert queue.get("c").state == "blocked"
 
 
+@pytest.mark.parametrize("failed", ["a", "b"])
+def test_a_circle_through_a_failed_task_is_refused_for_it_may_be_requeued(queue, failed):
+    queue.push(1, id="a", depends_on=["b"])
+    queue.push(1, id="b", depends_on=["c"])
+    queue.bury(failed)
+    with pytest.raises(DependencyCycle, match="c"):
+        queue.push(1, id="c", depends_on=["a"])
+    assert queue.get("c") is None
+    queue.requeue(failed)
+    queue.push(1, id="c")
+    assert queue.claim("w").task_id == "c"
+
+
 def test_a_circle_is_seen_through_another_handle(engine, queue):
     queue.push(1, id="a", depends_on=["b"])
     with pytest.raises(DependencyCycle):
@@ -164,6 +177,35 @@ def test_a_circle_half_in_the_batch_is_refused(queue):
     with pytest.raises(DependencyCycle):
         queue.push_many(batch)
     assert [record.task.id for record in queue.list()] == ["a"]
+
+
+def circle_in_a_later_lot(queue):
+    yield queue.new_task(1, id="x", depends_on=["y"])
+    yield queue.new_task(1, id="y", depends_on=["x"])
+
+
+def circle_across_lots(queue):
+    yield queue.new_task(1, id="x", depends_on=["t0"])
+
+
+@pytest.mark.parametrize("circle", [circle_in_a_later_lot, circle_across_lots])
+def test_push_many_stores_lots_of_a_thousand_one_after_another(queue, circle):
+    """So what stands before the lot that is refused is stored, and nothing of it and after it."""
+
+    def tasks():
+        yield queue.new_task(0, id="t0", depends_on=["x"])
+        for number in range(1, 1_500):
+            yield queue.new_task(number, id=f"t{number}")
+        yield from circle(queue)
+        for number in range(1_500, 2_500):
+            yield queue.new_task(number, id=f"t{number}")
+
+    with pytest.raises(DependencyCycle):
+        queue.push_many(tasks())
+    assert {record.task.id for record in queue.list()} == {f"t{n}" for n in range(1_000)}
+    # Pushed again without the circle, what is there already is left alone.
+    again = queue.push_many(queue.new_task(n, id=f"t{n}") for n in range(1_500))
+    assert [pushed.created for pushed in again] == [False] * 1_000 + [True] * 500
 
 
 def test_two_ways_to_the_same_dependency_are_no_circle(queue):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dfq import Filter
+from dfq import Filter, InvalidConfig
 from dfq.record import STATES
 
 
@@ -49,6 +49,20 @@ def test_a_list_can_be_filtered_and_limited(mixed):
     assert len(list(mixed.list(limit=2))) == 2
     assert len(list(mixed.list(limit=100))) == 6
     assert list(mixed.list(limit=0)) == []
+
+
+@pytest.mark.parametrize("bad", ["redy", "pending", "", 1], ids=repr)
+def test_a_state_that_no_task_is_ever_in_is_refused(mixed, bad):
+    with pytest.raises(InvalidConfig, match="no task is ever"):
+        list(mixed.list(bad))
+    with pytest.raises(InvalidConfig, match="no task is ever"):
+        mixed.purge(bad)
+    assert len(list(mixed.list())) == len(STATES)
+
+
+def test_a_misspelt_state_is_told_the_nearest(queue):
+    with pytest.raises(InvalidConfig, match="did you mean 'ready'"):
+        list(queue.list("redy"))
 
 
 def test_a_list_can_be_changed_while_it_is_read(queue):

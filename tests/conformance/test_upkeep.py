@@ -98,6 +98,26 @@ def test_cancelling_a_held_task_takes_it_from_its_holder(queue, settle):
     assert queue.leases() == []
 
 
+def test_cancelling_a_held_task_counts_its_delivery_as_an_attempt(queue):
+    queue.push(1, id="a")
+    queue.nack(queue.claim("w"), "first", delay=0)
+    lease = queue.claim("w")
+    queue.cancel("a", "stop")
+    task = queue.get("a").task
+    assert (lease.attempt, task.attempts) == (2, 2)
+    assert [(e.kind, e.attempt, e.fence) for e in task.errors] == [
+        ("error", 1, 1),
+        ("cancelled", 2, lease.fence),
+    ]
+
+
+def test_cancelling_a_task_that_nobody_holds_counts_no_attempt(queue):
+    queue.push(1, id="a")
+    queue.nack(queue.claim("w"), "first", delay=0)
+    queue.cancel("a", "stop")
+    assert queue.get("a").task.attempts == 1
+
+
 def test_a_finished_task_can_not_be_cancelled_or_buried(queue):
     queue.push(1, id="done")
     queue.ack(queue.claim("w"))

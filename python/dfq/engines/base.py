@@ -167,7 +167,12 @@ class EngineQueue(ABC):
         )
 
     def push_many(self, tasks: Iterable[NewTask]) -> List[Pushed]:
-        """Store a lot at once, synced together. A duplicate is reported, the rest is stored."""
+        """Store many at once, synced together. A duplicate is reported, the rest is stored.
+
+        They are taken and stored in lots of 1,000, one after another. A lot with a circle of
+        dependencies is refused as a whole; the lots before it are stored and stay, the tasks
+        behind it are not looked at. A task that is no NewTask refuses its lot the same way.
+        """
         stream = iter(tasks)
         pushed: List[Pushed] = []
         while lot := [checked_new(task) for task in itertools.islice(stream, LOT)]:
