@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from dfq import LeaseLost, _core
+from dfq import DfqError, LeaseLost, Policy, _core
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
 
@@ -81,6 +85,107 @@ def test_a_fence_grows_over_nack_release_and_requeue(queue: FileQueue) -> None:
     assert fences == sorted(set(fences)) and len(fences) == 4
 
 
+def test_a_fence_of_a_new_boot_is_above_all_that_a_power_cut_may_have_taken_back(
+    queue: FileQueue,
+) -> None:
+    queue.push(1, id="a")
+    lost = [queue.claim("me").fence]
+    before = (shard(queue, "a") / "a" / "task.json").read_bytes()
+    queue.nack(queue_lease(queue), delay=0)
+    lost.append(queue.claim("me").fence)
+    # What a power cut takes back: nothing of a claim or a nack is surely on the disk.
+    (shard(queue, "a") / "a" / "task.json").write_bytes(before)
+    (shard(queue, "a") / "a" / "lease.json").unlink()
+    boot = Path(queue.path) / "boot.json"
+    boot.write_text(json.dumps(json.loads(boot.read_text()) | {"boot_id": "the one before"}))
+    lease = FileQueue(queue.path).claim("me")
+    assert lease is not None and lease.fence > max(lost)
+
+
+def queue_lease(queue: FileQueue) -> Lease:
+    (lease,) = queue.leases()
+    return lease
+
+
+CLAIMS_AND_DIES = """
+import os, sys
+from dfq.engines.file import FileQueue
+assert FileQueue(sys.argv[1]).claim("dies") is not None
+os._exit(1)
+"""
+
+
+def claim_and_die(queue: FileQueue) -> None:
+    subprocess.run([sys.executable, "-c", CLAIMS_AND_DIES, queue.path], timeout=60)
+
+
+def test_a_task_that_kills_its_worker_at_every_delivery_fails_with_its_history(
+    queue: FileQueue,
+) -> None:
+    queue.push(1, id="a", max_attempts=2)
+    for _ in range(2):
+        claim_and_die(queue)
+    assert queue.claim("me") is None
+    record = queue.get("a")
+    assert record is not None and record.state == "failed"
+    assert [error.kind for error in record.task.errors] == ["crash", "crash"]
+
+
+def test_the_result_of_the_dead_is_not_that_of_the_next(queue: FileQueue) -> None:
+    queue.push(1, id="a")
+    claim_and_die(queue)
+    # An ack puts the result in place, then moves the directory: it died in between.
+    (shard(queue, "a") / "a" / "result.json").write_text('"of the dead"')
+    lease = queue.claim("me")
+    assert lease is not None
+    queue.ack(lease)
+    record = queue.get("a")
+    assert record is not None and record.result is None
+
+
+#: What another process makes of a lease: how it differs from that of a living process here.
+STANDINGS: dict[str, tuple[dict[str, object], bool]] = {
+    "as it was written": ({}, True),
+    "of a process that had this pid before": ({"pid_start": 1}, False),
+    "of another pid namespace": ({"pid_start": 1, "pid_namespace": 1}, True),
+    "of an earlier boot": ({"boot_id": "earlier"}, False),
+    "of another machine": ({"boot_id": "elsewhere", "host": "elsewhere"}, True),
+    "that ran out": ({"expires_boot_ms": 0}, False),
+}
+
+
+@pytest.mark.parametrize("kind", STANDINGS)
+def test_a_lease_is_kept_or_ended_by_what_it_says_of_its_holder(
+    queue: FileQueue, kind: str
+) -> None:
+    changes, kept = STANDINGS[kind]
+    queue.push(1, id="a")
+    assert queue.claim("me") is not None
+    path = shard(queue, "a") / "a" / "lease.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    other = FileQueue(queue.path)
+    assert (other.claim("other") is None) == kept
+    assert FileQueue(queue.path).sweep().expired_leases == 0
+    assert path.exists()
+
+
+def test_a_lease_of_a_process_that_is_gone_is_ended_at_once(queue: FileQueue) -> None:
+    queue.push(1, id="a")
+    claim_and_die(queue)
+    assert queue.sweep().expired_leases == 1
+    lease = queue.claim("me")
+    assert lease is not None and lease.attempt == 2
+
+
+def test_a_torn_lease_is_left_alone_for_a_moment(queue: FileQueue) -> None:
+    queue.push(1, id="a")
+    path = shard(queue, "a") / "a" / "lease.json"
+    path.touch(mode=0o600)
+    assert queue.claim("me") is None, "its writer may be about to fill it"
+    os.utime(path, (0, 0))
+    assert FileQueue(queue.path).claim("me") is not None
+
+
 @pytest.mark.parametrize("name", ["../../outside", "a/b", ".hidden", "..", "", "a\0b", "k" * 201])
 def test_the_core_itself_refuses_an_id_that_is_a_path(queue: FileQueue, name: str) -> None:
     queue.push(1, id="a")
@@ -125,8 +230,6 @@ def tree(path: Path) -> dict[str, bytes]:
 
 def claim_what_can_be(queue: FileQueue) -> set[str]:
     """What a claim hands out; a refusal to go on is a DfqError, not a wrong task."""
-    from dfq import DfqError
-
     try:
         return {lease.task_id for lease in queue.claim_many(10, "me")}
     except DfqError:
@@ -160,3 +263,62 @@ def test_a_symlink_in_place_of_a_task_file_is_not_followed(queue: FileQueue, out
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "task.json").symlink_to(outside / "task.json")
     assert claim_what_can_be(queue) == {"a"}
+
+
+def test_a_symlink_in_place_of_the_lock_is_not_followed(queue: FileQueue, outside: Path) -> None:
+    Path(queue.path).mkdir()
+    (Path(queue.path) / "lock").symlink_to(outside / "lock")
+    with pytest.raises(DfqError):
+        queue.push(1, id="a")
+    assert not (outside / "lock").exists()
+
+
+def test_a_symlink_in_place_of_the_archive_is_not_followed(queue: FileQueue, outside: Path) -> None:
+    queue.push(1, id="a")
+    lease = queue.claim("me")
+    assert lease is not None
+    queue.ack(lease)
+    archive = Path(queue.path) / "completed" / "archive"
+    archive.mkdir()
+    done = shard(queue, "a", "completed") / "a"
+    day = datetime.fromtimestamp((done / "lease.json").stat().st_mtime, UTC).date()
+    (archive / f"{day}.usv").symlink_to(outside / "archived")
+    sweeper = FileQueue(queue.path, policy=Policy(finished="archive", finished_after_seconds=0))
+    with pytest.raises(DfqError):
+        sweeper.sweep()
+    assert not (outside / "archived").exists()
+    assert (done / "task.json").exists()
+
+
+@pytest.mark.timeout(30)
+def test_a_FIFO_in_place_of_a_task_file_blocks_nobody(queue: FileQueue) -> None:
+    queue.push(1, id="a")
+    directory = shard(queue, "bait") / "bait"
+    directory.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(directory / "task.json")
+    assert claim_what_can_be(queue) == {"a"}
+
+
+@pytest.mark.needs_root
+def test_a_directory_of_another_user_is_no_task(queue: FileQueue) -> None:
+    queue.push(1, id="a")
+    queue.push(1, id="theirs")
+    os.chown(shard(queue, "theirs") / "theirs", 12_345, 12_345)
+    assert claim_what_can_be(queue) == {"a"}
+
+
+def test_what_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        queue = FileQueue(tmp_path / "new" / "queue")
+        queue.push(1, id="a", priority="high")
+        lease = queue.claim("me")
+        assert lease is not None
+        queue.save_state(lease, 1)
+        queue.ack(lease, 1)
+        queue.push(2, id="b")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+    open_to_others = [str(path) for path in made if path.stat().st_mode & 0o077]
+    assert not open_to_others

@@ -134,7 +134,7 @@ def test_an_area_that_was_missing_is_synced_into_a_folder_that_was_there(watch) 
     """The boot was counted before: nothing else syncs the folder."""
 
     def leave_one_out(root: Path) -> None:
-        FileQueue(root / "new").get("nothing")
+        assert FileQueue(root / "new").core
         (root / "new" / "pending").rmdir()
 
     watch("open", leave_one_out).follow(
