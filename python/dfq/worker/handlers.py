@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from dfq.errors import HandlerError, InvalidTask, Reject
 from dfq.handler import Context, Handler, call_arguments, takes_context
 from dfq.policy import nearest
-from dfq.record import Filter
+from dfq.record import EVERYTHING, Filter
 from dfq.task import Task
 from dfq.worker.context import TaskContext
 
@@ -119,7 +119,8 @@ class HandlerSet:
     def narrow(self, wanted: Filter) -> Filter:
         """``wanted`` without the tasks that nothing here could run."""
         if self._any_name and self._default is not None:
-            return wanted
+            # The very object, by which an engine knows that there is nothing to filter.
+            return EVERYTHING if wanted == EVERYTHING else wanted
         if wanted.names is None:
             names = set(self._named)
             if self._default is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -53,7 +54,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text."""
-        when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        when = time.strftime("%H:%M:%S", time.localtime(record.created))
         text = record.getMessage()
         about: dict[str, Any] | None = getattr(record, "dfq_task", None)
         if about is not None:

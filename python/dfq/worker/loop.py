@@ -11,7 +11,6 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -96,6 +95,7 @@ class Worker:
         self._telling_lock = threading.Lock()
         self._counts: Counter[Settled] = Counter()
         self._left: Remaining | None = None
+        self._finished_at_look = 0
         self._last: Settled | None = None
         self._broken = False
         self._stop_signal: int | None = None
@@ -107,13 +107,14 @@ class Worker:
         """How far it is."""
         with self._counts_lock:
             counts, left = self._counts.copy(), self._left
+            since_look = self._finished() - self._finished_at_look
         return Progress(
             completed=counts["completed"],
             retried=counts["retried"],
             failed=counts["failed"],
             released=counts["released"],
             running=self._pool.in_flight,
-            remaining=None if left is None else left.runnable,
+            remaining=None if left is None else max(0, left.runnable - since_look),
             stuck=0 if left is None else len(left.stuck),
         )
 
@@ -297,16 +298,19 @@ class Worker:
         with self._counts_lock:
             self._last = settled
             self._counts[settled] += 1
-            if self._left is not None and settled in ("completed", "failed"):
-                self._left = replace(self._left, runnable=max(0, self._left.runnable - 1))
         self._tell_progress()
-        if self._options.drain and self._pool.in_flight <= 1:
+        # Whoever waits for more may find that this was the last.
+        if self._options.drain and self._pool.leading and self._pool.in_flight <= 1:
             self._queue.interrupt()
 
     def _note_remaining(self, left: Remaining) -> None:
         with self._counts_lock:
             self._left = left
+            self._finished_at_look = self._finished()
         self._tell_progress()
+
+    def _finished(self) -> int:
+        return self._counts["completed"] + self._counts["failed"]
 
     def _tell_progress(self) -> None:
         if self._on_progress is None:

@@ -8,7 +8,8 @@ import textwrap
 import pytest
 
 from dfq.errors import HandlerError
-from dfq.record import Filter
+from dfq.record import EVERYTHING, Filter
+from dfq.worker.execution import command_handlers
 from dfq.worker.handlers import handler_set, load_handlers
 
 
@@ -68,6 +69,13 @@ def test_several_targets_are_one_set(module):
     second = module("def plain(payload): ...", "dfq_test_second")
     handlers = load_handlers(first, f"{second}:plain", f"{first}:one")
     assert handlers.narrow(Filter()).names == ("", "one", "plain")
+
+
+def test_handlers_for_everything_ask_for_everything():
+    """By the very object: it spares the engine the look at what a filter would let through."""
+    program = command_handlers("cat")
+    assert program.narrow(Filter()) is EVERYTHING
+    assert program.narrow(Filter(project="p")) == Filter(project="p")
 
 
 def test_a_module_that_is_not_there_is_named(module):

@@ -358,6 +358,15 @@ def test_drain_reports_how_much_is_left(queue, start):
     assert [(r.completed, r.remaining) for r in worker.reports if r.completed == 3][-1] == (3, 0)
 
 
+def test_drain_wakes_nobody_where_nobody_waits(queue, start, proxy, signalled):
+    for number in range(20):
+        queue.push(number)
+    interrupt = signalled(queue.interrupt)
+    assert start(proxy(queue, interrupt=interrupt), lambda payload: None, drain=True).ended() == 0
+    # Once, at its end.
+    assert interrupt.calls < 3
+
+
 def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(queue, start, proxy, signalled):
     queue.push(1, id="a")
     queue.pause("lunch")
