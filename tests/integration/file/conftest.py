@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 import dfq
-from dfq import Policy
+from dfq import Finding, Policy
 from dfq._core import shard_of
 from dfq.engines.file import FileQueue
 from dfq.testing import FakeClock
@@ -78,6 +78,10 @@ class Folder:
         notes = [orjson.loads(p.read_bytes()) for p in self.path.glob("quarantine/*/reason.json")]
         return {note["path"]: note["reason"] for note in notes}
 
+    def reports(self, queue: FileQueue, name: str) -> list[Finding]:
+        """What doctor says about the thing called ``name``."""
+        return [f for f in queue.doctor() if f.level != "ok" and name in f"{f.subject} {f.message}"]
+
     def rubbish(self) -> list[str]:
         return sorted(p.name for p in (self.path / "tmp").iterdir())
 
@@ -91,6 +95,13 @@ def folder(tmp_path: Path, clock: FakeClock) -> Iterator[Folder]:
     made = Folder(tmp_path / "queue", clock)
     yield made
     made.close()
+
+
+@pytest.fixture
+def neighbours(folder: Folder) -> list[str]:
+    """Three tasks that must not notice anything."""
+    folder.open().push_many([folder.open().new_task(n, id=f"n{n}") for n in range(3)])
+    return ["n0", "n1", "n2"]
 
 
 @pytest.fixture
