@@ -122,7 +122,7 @@ def test_its_children_get_the_end_of_a_pipe_when_it_dies():
         "pipe = int(os.environ['DFQ_WORKER_CHILD'].split('/')[2])\n"
         "inode = os.fstat(pipe).st_ino\n"
         "held = []\n"
-        "for n in range(3, 100):\n"
+        "for n in range(3, pipe + 100):\n"
         "    try: held += [n] if os.fstat(n).st_ino == inode else []\n"
         "    except OSError: pass\n"
         "sys.exit(0 if held == [pipe] else 78)\n"
