@@ -65,6 +65,7 @@ impl FileQueue {
     }
 }
 """
+SYNCED = "rustix::io::Result::Ok(())"
 #: Opens a path as anybody would, through whatever symlinks there are.
 FOLLOWING = """if true {
         let flags = flags.difference(OFlags::NOFOLLOW);
@@ -150,7 +151,7 @@ SYNCS = (
     ),
     one(
         "a pause's rename is synced",
-        *("queue/mod.rs", "pub fn pause", "sys::sync(self.root.handle())", "Result::Ok(())"),
+        *("queue/mod.rs", "pub fn pause", "sys::sync(self.root.handle())", SYNCED),
         *(ORDER, "pause"),
     ),
     Guard(
@@ -244,13 +245,18 @@ CLAIMS = (
     Guard(
         "ack checks its lease",
         (
-            Place("queue/settle.rs", "pub fn ack(", " == Some(key)", ".is_some()"),
+            Place("queue/settle.rs", "fn read_own_lease", ".as_ref() == Some(key)", ".is_some()"),
             Place(
                 *("queue/settle.rs", "fn hold<"),
                 *("lease.fence == fence && lease.lease_id == lease_id", "true"),
             ),
         ),
         *(HOLD, "fence_or_nonce and ack"),
+    ),
+    one(
+        "ack looks whether a lease that it kept open still stands",
+        *("kept.rs", "pub fn take_standing", "same.then_some(kept.file)", "Some(kept.file)"),
+        *(MIDWAY, "old_lease_is_refused"),
     ),
     Guard(
         "nack, heartbeat and the others check their lease",
@@ -271,6 +277,11 @@ CLAIMS = (
     one(
         "the fence is kept when a task is buried",
         *("queue/settle.rs", "pub fn bury", "task.fence = task.fence.max(held.lease.fence);", ""),
+        *(HOLD, "fence_grows"),
+    ),
+    one(
+        "the fence is kept when a task is requeued",
+        *("queue/remove.rs", "pub fn requeue", "task.fence = task.fence.max(lease.fence);", ""),
         *(HOLD, "fence_grows"),
     ),
     one(

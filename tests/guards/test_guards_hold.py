@@ -85,6 +85,23 @@ def test_a_fence_grows_over_nack_release_and_requeue(queue: FileQueue) -> None:
     assert fences == sorted(set(fences)) and len(fences) == 4
 
 
+@pytest.mark.parametrize("lost", ["the lease", "the fence in the task"])
+def test_a_fence_grows_over_a_requeue_by_what_is_left_of_it(queue: FileQueue, lost: str) -> None:
+    queue.push(1, id="a")
+    for _ in range(3):
+        queue.release(queue.claim("me"))
+    lease = queue.claim("me")
+    queue.bury(lease)
+    directory = shard(queue, "a", "failed") / "a"
+    if lost == "the lease":
+        (directory / "lease.json").unlink()
+    else:
+        task = json.loads((directory / "task.json").read_text())
+        (directory / "task.json").write_text(json.dumps(task | {"fence": 0}))
+    queue.requeue("a")
+    assert queue.claim("me").fence > lease.fence
+
+
 def test_a_fence_of_a_new_boot_is_above_all_that_a_power_cut_may_have_taken_back(
     queue: FileQueue,
 ) -> None:

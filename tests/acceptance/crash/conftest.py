@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,8 @@ CHANGING = (
     *("fsync", "syncfs", "write", "openat", "openat2", "renameat", "renameat2"),
     *("mkdir", "mkdirat", "unlinkat", "fcntl", "utimensat"),
 )
-LOOKING = ("newfstatat", "fstat")
+#: The calls by which it only looks.
+LOOKING = ("newfstatat", "fstat", "read", "getdents64")
 #: A child makes this call, and no other reason for it exists, where the verb starts and ends.
 MARK = "getpgid"
 SECONDS = 60
@@ -229,19 +230,33 @@ class Stopped:
         return outcome
 
 
-def wait_for(condition: Callable[[], int | None]) -> int:
-    """Nothing tells when another process stops: look, a bounded time."""
+def stopped_at(log: Path, process: subprocess.Popen[str]) -> tuple[int, str] | None:
+    """The process that stands still, and its last call; None: it does not."""
     pause = threading.Event()
-    for _ in range(SECONDS * 100):
-        if answer := condition():
-            return answer
+    for _ in range(SECONDS * 20):
+        over = process.poll() is not None
+        lines = log.read_text().splitlines() if log.exists() else []
+        if any("stopped by SIGSTOP" in line for line in lines):
+            pid = lines[0].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            if state in ("T", "t"):
+                calls = [c for line in lines if (c := _LINE.match(line)) and c[1] == pid]
+                return int(pid), calls[-1][0]
+        if over:
+            return None
+        # Nothing tells when another process stops: look, a bounded time.
         pause.wait(0.01)
-    pytest.fail("it did not happen")
+    return None
 
 
-def is_stopped(pid: int) -> bool:
-    # Between the group-stop and the tracer's look it is T or t; only a stop lasts.
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
+def end(strace: subprocess.Popen[str], log: Path) -> None:
+    """End strace, and before it the process that it watches."""
+    if strace.poll() is None:
+        if log.exists() and (lines := log.read_text().splitlines()):
+            with suppress(ProcessLookupError):
+                os.kill(int(lines[0].split()[0]), signal.SIGKILL)
+        strace.kill()
+    strace.communicate()
 
 
 @pytest.fixture
@@ -250,42 +265,43 @@ def stop_at(
 ) -> Callable[..., AbstractContextManager[Stopped]]:
     """Run a verb up to the call that matches, and stop there."""
 
-    @contextmanager
-    def run(
-        root: Path, verb: str, call: str, text: str, prepare: Callable[[], object]
-    ) -> Iterator[Stopped]:
-        command = child("stop_and_go.py", root, verb)
-        prepare()
+    def start(
+        command: list[str], call: str, text: str, prepare: Callable[[], object]
+    ) -> subprocess.Popen[str]:
         plain = strace.run(command)
         assert plain.returncode == 0, plain.stderr
         numbers = [c.ordinal for c in plain.verb(call) if text in c.text]
         assert len(numbers) == 1, "\n".join(c.text for c in plain.verb())
         prepare()
-        log = tmp_path / "stopped"
-        process = subprocess.Popen(
-            [*strace.command(log, f"{call}:signal=SIGSTOP:when={numbers[0]}"), *command],
+        inject = f"{call}:signal=SIGSTOP:when={numbers[0]}"
+        return subprocess.Popen(
+            [*strace.command(tmp_path / "stopped", inject), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
         )
 
-        def stopped() -> int | None:
-            lines = log.read_text().splitlines() if log.exists() else []
-            if not any("stopped by SIGSTOP" in line for line in lines):
-                return None
-            pid = int(lines[0].split()[0])
-            return pid if is_stopped(pid) else None
-
-        pid: int | None = None
-        try:
-            pid = wait_for(stopped)
-            yield Stopped(process, pid)
-        finally:
-            if process.poll() is None:
-                if pid is not None:
-                    os.kill(pid, signal.SIGKILL)
-                process.kill()
-            process.communicate()
+    @contextmanager
+    def run(
+        root: Path, verb: str, call: str, text: str, prepare: Callable[[], object]
+    ) -> Iterator[Stopped]:
+        command = child("stop_and_go.py", root, verb)
+        # The number of a call may differ from one run to the next, as threads come and go:
+        # then once more.
+        for _ in range(10):
+            prepare()
+            (tmp_path / "stopped").unlink(missing_ok=True)
+            process = None
+            try:
+                process = start(command, call, text, prepare)
+                stopped = stopped_at(tmp_path / "stopped", process)
+                if stopped and call in stopped[1] and text in stopped[1]:
+                    yield Stopped(process, stopped[0])
+                    return
+            finally:
+                if process is not None:
+                    end(process, tmp_path / "stopped")
+        pytest.fail(f"{verb} could not be stopped at {call} {text}")
 
     return run

@@ -28,12 +28,16 @@ class Fault:
     text: str
 
 
-def faults_of(traced: object, root: Path) -> list[Fault]:
+#: These change nothing: to be killed there is as good as at the next call, and they need no space.
+LOOKING = ("newfstatat", "fstat", "read", "getdents64")
+
+
+def faults_of(traced, root: Path, kind: str) -> list[Fault]:
     """The calls of the verb below the root; of those that find nothing, only the first."""
     found = []
     misses = set()
     for call in traced.verb():
-        if call.name == "newfstatat" or str(root) not in call.text:
+        if str(root) not in call.text or (call.name in LOOKING and kind != "EIO"):
             continue
         if call.name == "fcntl" and "F_SETLK" not in call.text:
             continue
@@ -64,7 +68,7 @@ def test_nothing_is_lost_or_torn_when_any_call_of_a_verb_is_the_last_or_fails(
 
     root, plain = run(0)
     assert plain.returncode == 0, plain.stdout + plain.stderr
-    faults = faults_of(plain, root)
+    faults = faults_of(plain, root, kind)
     assert faults, "the verb made no call below the queue's folder"
 
     def strike(numbered: tuple[int, Fault]) -> tuple[Path, object]:

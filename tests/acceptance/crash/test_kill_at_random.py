@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 
 KILLS = int(os.environ.get("DFQ_KILLS", "300"))
@@ -26,16 +25,6 @@ WORKERS = 2
 HOUR = 3_600
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(120 + KILLS)]
-
-
-class LaterClock:
-    """An hour from now: every lease has run out and every delay is over."""
-
-    def wall(self) -> float:
-        return SYSTEM_CLOCK.wall() + HOUR
-
-    def boot(self) -> float:
-        return SYSTEM_CLOCK.boot() + HOUR
 
 
 def kill_them_in_turn(folder: Path, log: Path, child: Callable[..., list[str]]) -> None:
@@ -93,17 +82,16 @@ def drain(queue: FileQueue, acked: Counter[str], fences: dict[str, list[int]]) -
 
 
 def test_whatever_moment_kills_a_process_nothing_is_lost_torn_or_done_twice(
-    folder: Path, child: Callable[..., list[str]]
+    folder: Path, root: Path, child: Callable[..., list[str]], later
 ) -> None:
     log = folder / "log"
-    root = folder / "queue"
     kill_them_in_turn(root, log, child)
     pushed, acked, fences = read(log)
     assert len(pushed) > KILLS, "the children were killed before they did anything"
     assert sum(acked.values()) > KILLS / 4
 
     age_torn_leases(root)
-    queue = FileQueue(root, clock=LaterClock())
+    queue = FileQueue(root, clock=later)
     queue.sweep()
     lost = {task_id for task_id in pushed if queue.get(task_id) is None}
     assert not lost, f"{len(lost)} acknowledged pushes are lost: {sorted(lost)[:5]}"
