@@ -127,7 +127,7 @@ class Worker:
         LOGGER.info(
             "worker %s works on %s: %s", self.worker_id, self._queue.url, self._handlers.describe()
         )
-        with StopSignals(self._inbox.put):
+        with StopSignals(self._inbox.put, wake=lambda: self._inbox.put("")):
             self._heartbeats.start()
             self._pool.start()
             try:

@@ -48,7 +48,7 @@ class Supervisor:
         #: Whether what the children write to stderr goes through ours, line by line.
         self._pass_on_stderr = pass_on_stderr
         self._relays: list[threading.Thread] = []
-        self._inbox: SimpleQueue[int | _Child] = SimpleQueue()
+        self._inbox: SimpleQueue[int | _Child | None] = SimpleQueue()
         self._read_end, self._write_end = os.pipe()
         self._children = [_Child(number, Backoff(chance)) for number in range(1, count + 1)]
         self._stopping = False
@@ -59,7 +59,7 @@ class Supervisor:
     def run(self) -> int:
         """Start the children and wait for them; returns the exit code."""
         try:
-            with StopSignals(self._inbox.put):
+            with StopSignals(self._inbox.put, wake=lambda: self._inbox.put(None)):
                 for child in self._children:
                     self._start(child)
                 while any(child.wanted or child.process for child in self._children):
@@ -84,7 +84,7 @@ class Supervisor:
                 if self._stopping and self._verdict is None:
                     self._verdict = 128 + message
                 self._stop()
-            else:
+            elif message is not None:
                 self._ended(message)
         now = self._clock.boot()
         for child in self._children:
