@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -290,21 +290,27 @@ def test_a_symlink_in_place_of_the_lock_is_not_followed(queue: FileQueue, outsid
     assert not (outside / "lock").exists()
 
 
-def test_a_symlink_in_place_of_the_archive_is_not_followed(queue: FileQueue, outside: Path) -> None:
-    queue.push(1, id="a")
-    lease = queue.claim("me")
-    assert lease is not None
-    queue.ack(lease)
+ARCHIVING = Policy(finished="archive", finished_after_seconds=0)
+
+
+def test_a_symlink_in_place_of_the_archive_is_neither_read_nor_written(
+    queue: FileQueue, tmp_path: Path
+) -> None:
+    for each in (queue, other := FileQueue(tmp_path / "other", policy=ARCHIVING)):
+        each.push(1, id=f"of-{Path(each.path).name}")
+        each.ack(each.claim("me"))
+    other.sweep()
+    (day,) = Path(other.path).glob("completed/archive/*.usv")
+    before = day.read_bytes()
     archive = Path(queue.path) / "completed" / "archive"
     archive.mkdir()
-    done = shard(queue, "a", "completed") / "a"
-    day = datetime.fromtimestamp((done / "lease.json").stat().st_mtime, UTC).date()
-    (archive / f"{day}.usv").symlink_to(outside / "archived")
-    sweeper = FileQueue(queue.path, policy=Policy(finished="archive", finished_after_seconds=0))
+    (archive / day.name).symlink_to(day)
+    with suppress(DfqError):
+        assert queue.get("of-other") is None
     with pytest.raises(DfqError):
-        sweeper.sweep()
-    assert not (outside / "archived").exists()
-    assert (done / "task.json").exists()
+        FileQueue(queue.path, policy=ARCHIVING).sweep()
+    assert day.read_bytes() == before
+    assert (shard(queue, "of-queue", "completed") / "of-queue").exists()
 
 
 @pytest.mark.timeout(30)
