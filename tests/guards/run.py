@@ -118,7 +118,7 @@ def red_tests(guard: Guard) -> list[str]:
     )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{guard.name}: pytest itself failed:\n{done.stdout}{done.stderr}")
-    return re.findall(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
+    return re.findall(r"^(?:FAILED|ERROR) \S+?::(.+?)(?: - |$)", done.stdout, re.MULTILINE)
 
 
 class Baseline:
