@@ -189,7 +189,8 @@ class EngineQueue(ABC):
         filter: Filter = EVERYTHING,
     ) -> Lease | None:
         """Take one ready task, highest priority first, or None if there is none now."""
-        leases = self.claim_many(1, worker_id, lease_seconds=lease_seconds, filter=filter)
+        worker_id = self._own_worker_id() if worker_id is None else checked_worker(worker_id)
+        leases = self._claim(1, worker_id, self._lease_seconds(lease_seconds), filter)
         return leases[0] if leases else None
 
     def claim_many(

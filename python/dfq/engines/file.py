@@ -14,7 +14,13 @@ from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.engines import file_doctor
 from dfq.engines.arguments import checked_state
 from dfq.engines.base import EngineQueue
-from dfq.engines.file_values import lease_from, policy_in, record_from, task_arguments
+from dfq.engines.file_values import (
+    filter_arguments,
+    lease_from,
+    policy_in,
+    record_from,
+    task_arguments,
+)
 from dfq.errors import (
     AlreadyCompleted,
     DependencyCycle,
@@ -117,7 +123,8 @@ class FileQueue(EngineQueue):
         return self._opened is not None or os.path.isdir(self._path)
 
     def _moment(self) -> tuple[int, int]:
-        return int(self._clock.wall() * 1000), int(self._clock.boot() * 1000)
+        clock = self._clock
+        return int(clock.wall() * 1000), int(clock.boot() * 1000)
 
     # The primitives
 
@@ -141,20 +148,16 @@ class FileQueue(EngineQueue):
     def _claim(
         self, limit: int, worker_id: str, lease_seconds: float, filter: Filter
     ) -> List[Lease]:
-        wanted = None
-        if filter is not EVERYTHING:
-            names = None if filter.names is None else list(filter.names)
-            wanted = (
-                filter.project,
-                list(filter.labels),
-                filter.min_priority,
-                filter.max_priority,
-                names,
-            )
+        wanted = None if filter is EVERYTHING else filter_arguments(filter)
         lease_ms = max(1, int(lease_seconds * 1000))
         moment = self._moment()
+        try:
+            core = self._opened or self.core
+            claimed = core.claim(worker_id, limit, lease_ms, wanted, moment)
+        except _core.CoreError as error:
+            raise _explained(error) from None
         leases = []
-        for task, lease in _told(self.core.claim, worker_id, limit, lease_ms, wanted, moment):
+        for task, lease in claimed:
             try:
                 leases.append(lease_from(task, lease, self._policy, moment[0] / 1000))
             except ValueError as error:
@@ -176,8 +179,11 @@ class FileQueue(EngineQueue):
         return Lease(task=lease.task, **renewed)
 
     def _ack(self, lease: Lease, result: bytes | None) -> None:
-        identity = (lease.task.id, lease.lease_id, lease.fence)
-        _told(self.core.ack, *identity, result, self._moment())
+        try:
+            core = self._opened or self.core
+            core.ack(lease.task.id, lease.lease_id, lease.fence, result, self._moment())
+        except _core.CoreError as error:
+            raise _explained(error) from None
 
     def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
         again = _told(
@@ -361,8 +367,12 @@ def _told(call: Callable[..., T], *arguments: Any) -> T:
     try:
         return call(*arguments)
     except _core.CoreError as error:
-        kind, message = error.args
-        raised = _ERRORS[kind]
-        if kind == "invalid" and "queue.json" in message:
-            raised = InvalidPolicy
-        raise raised(message) from None
+        raise _explained(error) from None
+
+
+def _explained(error: _core.CoreError) -> DfqError:
+    """Our error for one of the core's."""
+    kind, message = error.args
+    if kind == "invalid" and "queue.json" in message:
+        return InvalidPolicy(message)
+    return _ERRORS[kind](message)

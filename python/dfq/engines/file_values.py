@@ -11,7 +11,7 @@ from dfq.errors import InvalidPolicy, LayoutTooNew, QueueUnavailable
 from dfq.lease import Lease
 from dfq.payload import decode
 from dfq.policy import LAYOUT_VERSION, Policy, RetryPolicy
-from dfq.record import Record
+from dfq.record import Filter, Record
 from dfq.task import NewTask, Task, TaskError
 
 T = TypeVar("T")
@@ -77,6 +77,17 @@ def task_arguments(task: NewTask) -> dict[str, Any]:
     }
 
 
+def filter_arguments(filter: Filter) -> tuple[Any, ...]:
+    """A filter as the core takes it."""
+    return (
+        filter.project,
+        list(filter.labels),
+        filter.min_priority,
+        filter.max_priority,
+        None if filter.names is None else list(filter.names),
+    )
+
+
 def task_from(fields: dict[str, Any], policy: Policy, now: float) -> Task:
     """A task as the core tells it. Raises ValueError if its payload can't be read."""
     fields["payload"] = decode(fields["payload"])
@@ -120,9 +131,13 @@ def _result(encoded: bytes | None) -> Any:
         raise ValueError(f"result.json: {error}") from None
 
 
+_new = object.__new__
+_set = object.__setattr__
+
+
 def _frozen(cls: type[T], fields: dict[str, Any]) -> T:
     # A frozen dataclass sets its fields one by one through object.__setattr__, which is a third
     # of a claim's time in Python; the core's dict has exactly its fields already.
-    made = object.__new__(cls)
-    object.__setattr__(made, "__dict__", fields)
+    made = _new(cls)
+    _set(made, "__dict__", fields)
     return made

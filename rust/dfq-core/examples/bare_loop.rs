@@ -35,6 +35,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// A task by its paths below the root.
 struct Task {
     pending: String,
+    lease: String,
     completed: String,
     scratch: String,
     shard: usize,
@@ -44,6 +45,7 @@ impl Task {
     fn new(shard: usize, id: &str) -> Self {
         Self {
             pending: format!("pending/{shard:02x}/{id}"),
+            lease: format!("pending/{shard:02x}/{id}/lease.json"),
             completed: format!("completed/{shard:02x}/{id}"),
             scratch: format!("tmp/{id}"),
             shard,
@@ -99,23 +101,21 @@ impl Queue {
         )?)
     }
 
-    fn claim(&self, task: &Task, lease: &[u8], buffer: &mut [u8]) -> Result<()> {
-        // Did anything come in? Is the queue paused? Both answers are no.
+    fn claim(&self, task: &Task, lease: &[u8], buffer: &mut [u8]) -> Result<OwnedFd> {
+        // Did anything come in, was the queue paused? The kernel says no.
         let _ = rustix::io::read(&self.watch, &mut *buffer);
-        let _ = fs::statat(&self.root, "paused", AtFlags::SYMLINK_NOFOLLOW);
         let directory = self.open_task(&task.pending)?;
         fs::fstat(&directory)?;
         let file = create(directory.as_fd(), c"lease.json")?;
         read_file(directory.as_fd(), c"task.json", buffer)?;
         rustix::io::write(&file, lease)?;
         fs::fstat(&file)?;
-        Ok(())
+        Ok(file)
     }
 
-    fn ack(&self, task: &Task, buffer: &mut [u8]) -> Result<()> {
+    fn ack(&self, task: &Task, lease: OwnedFd) -> Result<()> {
         self.lock_byte(libc::F_WRLCK, task.shard)?;
-        let directory = self.open_task(&task.pending)?;
-        read_file(directory.as_fd(), c"lease.json", buffer)?;
+        fs::statat(&self.root, &task.lease, AtFlags::SYMLINK_NOFOLLOW)?;
         let now = Timespec {
             tv_sec: 1_800_000_000,
             tv_nsec: 0,
@@ -124,19 +124,14 @@ impl Queue {
             last_access: now,
             last_modification: now,
         };
-        fs::utimensat(
-            &directory,
-            c"lease.json",
-            &finished,
-            AtFlags::SYMLINK_NOFOLLOW,
-        )?;
+        fs::futimens(&lease, &finished)?;
         fs::renameat(&self.root, &task.pending, &self.root, &task.completed)?;
         self.lock_byte(libc::F_UNLCK, task.shard)
     }
 
     fn open_task(&self, path: &str) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        let resolve = ResolveFlags::NO_SYMLINKS;
         Ok(fs::openat2(
             &self.root,
             path,
@@ -206,8 +201,8 @@ fn drain_all(root: &Path, threads: usize) -> Result<(usize, f64)> {
     let mut tasks = list_all(root, threads, false)?;
     shuffle(&mut tasks);
     for task in &tasks {
-        queue.claim(task, &lease, &mut buffer)?;
-        queue.ack(task, &mut buffer)?;
+        let held = queue.claim(task, &lease, &mut buffer)?;
+        queue.ack(task, held)?;
     }
     Ok((tasks.len(), start.elapsed().as_secs_f64()))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::host;
+
 /// A source of random numbers, shared by threads. A forked child draws others than its parent.
 pub struct Chance {
     key: u64,
@@ -28,7 +30,7 @@ impl Chance {
         let count = self
             .counter
             .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        mix(count ^ mix(self.key ^ u64::from(std::process::id())))
+        mix(count ^ mix(self.key ^ u64::from(host::pid())))
     }
 
     /// 32 hex digits that nobody else has.

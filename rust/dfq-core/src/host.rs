@@ -1,6 +1,25 @@
 //! Who this process is, and whether another one is still alive.
 
 use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Once;
+
+static PID: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn note_pid() {
+    PID.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// This process's number. Asked of the kernel once, and again in a forked child.
+pub fn pid() -> u32 {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        // SAFETY: the handler stores a number, which is safe in a child with one thread.
+        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
+        note_pid();
+    });
+    PID.load(Ordering::Relaxed)
+}
 
 /// What a lease says about its holder's process, so that others can tell whether it lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +39,7 @@ pub struct Identity {
 impl Identity {
     /// This process, as it is now (a fork changes it).
     pub fn current() -> Self {
-        let pid = std::process::id();
+        let pid = pid();
         Identity {
             host: rustix::system::uname()
                 .nodename()

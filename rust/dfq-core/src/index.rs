@@ -324,7 +324,8 @@ impl Index {
     /// The task's id.
     pub fn name(&self, entry: Ref) -> String {
         let name = self.shards[usize::from(entry.shard())].name(entry.slot());
-        String::from_utf8_lossy(name).into_owned()
+        // Only valid ids get in here, and those are ASCII.
+        String::from_utf8(name.to_vec()).unwrap_or_default()
     }
 
     fn entry_mut(&mut self, entry: Ref) -> &mut Entry {

@@ -45,6 +45,22 @@ pub struct Lease {
     pub expires_boot_ms: i64,
 }
 
+/// What tells one lease from all others.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct LeaseKey<'a> {
+    /// New for every claim.
+    pub lease_id: &'a str,
+    /// Grows with every lease on the task.
+    pub fence: u64,
+}
+
+impl<'a> LeaseKey<'a> {
+    /// The key of a lease.json; None if it is torn or not ours.
+    pub fn parse(content: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(content).ok()
+    }
+}
+
 /// What another process makes of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -61,6 +77,14 @@ impl Lease {
     /// Reads a lease.json; None if it is torn or not ours.
     pub fn parse(content: &[u8]) -> Option<Self> {
         serde_json::from_slice(content).ok()
+    }
+
+    /// What tells it from all others.
+    pub fn key(&self) -> LeaseKey<'_> {
+        LeaseKey {
+            lease_id: &self.lease_id,
+            fence: self.fence,
+        }
     }
 
     /// As it is written to lease.json.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod host;
 pub mod id;
 pub mod index;
+mod kept;
 pub mod lease;
 pub mod lock;
 pub mod pending;

@@ -17,7 +17,7 @@ use rustix::fs::{self, AtFlags, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
-use crate::sys;
+use crate::{host, sys};
 
 /// The lock that guards pushes with dependencies; the others are shards.
 pub const GRAPH: usize = 256;
@@ -53,7 +53,7 @@ impl LockFile {
     /// The process's handle on `<root>/lock`. It is never closed: that would drop locks.
     pub fn of(root: BorrowedFd<'_>) -> Result<Arc<LockFile>> {
         let failed = |errno| Error::io("open", "lock", errno);
-        let pid = std::process::id();
+        let pid = host::pid();
         let mut known = registry().lock();
         if let Ok(stat) = fs::statat(root, "lock", AtFlags::SYMLINK_NOFOLLOW) {
             if let Some(lock) = known.get(&key(&stat)).filter(|lock| lock.pid == pid) {
@@ -88,7 +88,7 @@ impl LockFile {
 
     /// Whether this handle belongs to the running process, not to one it was forked from.
     pub fn is_ours(&self) -> bool {
-        self.pid == std::process::id()
+        self.pid == host::pid()
     }
 
     /// Whether locks can be taken at all: not on a read-only disk.

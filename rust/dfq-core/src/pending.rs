@@ -2,18 +2,20 @@
 //!
 //! A shard whose mtime has not moved is not read again. A change in the same clock tick as the
 //! read would leave the mtime as it was, so a shard is trusted only once it was read a tick
-//! after its mtime was first seen. Giving a task back touches its shard, so that this finds it.
+//! after its mtime, or after that was first seen. Giving a task back touches its shard, so that this finds it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::host;
 use crate::id;
 use crate::index::{Index, Place, Ref};
 use crate::root::{Area, Layout, Root};
-use crate::scan::{self, Found, Listing};
+use crate::scan::{self, Found};
 use crate::sys;
 use crate::time::Now;
 use crate::watch::{Event, Target, Watch};
@@ -35,6 +37,21 @@ struct View {
 }
 
 impl View {
+    /// A view of a directory that is about to be read. `stamps`: what the clock that stamps
+    /// files says, if known: a mtime clearly before it will not be given again.
+    fn new(mtime: Option<(i64, i64)>, stamps: Option<(i64, i64)>, now: Now) -> View {
+        let mut view = View {
+            mtime,
+            seen_boot_ms: now.boot_ms,
+            settled: false,
+        };
+        if let (Some(mtime), Some(stamps)) = (mtime, stamps) {
+            let age_ms = (stamps.0 - mtime.0) * 1000 + (stamps.1 - mtime.1) / 1_000_000;
+            view.settled = age_ms >= view.tick_ms();
+        }
+        view
+    }
+
     fn tick_ms(&self) -> i64 {
         match self.mtime {
             Some((_, 0)) => COARSE_TICK_MS,
@@ -51,6 +68,11 @@ pub struct Foreign {
     pub reason: &'static str,
 }
 
+#[allow(clippy::unnecessary_cast)] // The widths differ between systems.
+fn mtime_of(stat: &fs::Stat) -> (i64, i64) {
+    (stat.st_mtime as i64, stat.st_mtime_nsec as i64)
+}
+
 /// The index and what keeps it current.
 pub struct Pending {
     /// The tasks.
@@ -59,8 +81,11 @@ pub struct Pending {
     pub foreign: Vec<Foreign>,
     views: Vec<View>,
     watch: Option<Watch>,
+    watch_tried: bool,
     started: bool,
     eager: bool,
+    /// Whether `paused` is there, as long as the kernel would tell of a change.
+    paused: Option<bool>,
     looked_boot_ms: i64,
     pid: u32,
 }
@@ -73,10 +98,12 @@ impl Pending {
             foreign: Vec::new(),
             views: vec![View::default(); root.shard_count()],
             watch: None,
+            watch_tried: false,
             started: false,
             eager: false,
+            paused: None,
             looked_boot_ms: 0,
-            pid: std::process::id(),
+            pid: host::pid(),
         }
     }
 
@@ -90,9 +117,19 @@ impl Pending {
         self.watch.is_some()
     }
 
+    /// Whether claims are paused, as of the last refresh.
+    pub fn is_paused(&mut self, root: &Root) -> Result<bool> {
+        if let Some(paused) = self.paused.filter(|_| self.watch.is_some()) {
+            return Ok(paused);
+        }
+        let paused = root.is_paused()?;
+        self.paused = Some(paused);
+        Ok(paused)
+    }
+
     /// Takes in what changed. `thorough`: nothing is left to claim, so look properly.
     pub fn refresh(&mut self, root: &Root, now: Now, thorough: bool) -> Result<()> {
-        if self.pid != std::process::id() {
+        if self.pid != host::pid() {
             // A fork shares the parent's inotify queue: its events would be stolen.
             *self = Pending::new(root);
         }
@@ -100,6 +137,7 @@ impl Pending {
             self.start(root, now)?;
             return self.read_unread(root, false);
         }
+        self.start_watching(root)?;
         let since = now.boot_ms - self.looked_boot_ms;
         let mut look = !(0..SAFETY_POLL_MS).contains(&since);
         match &mut self.watch {
@@ -118,37 +156,49 @@ impl Pending {
     }
 
     fn start(&mut self, root: &Root, now: Now) -> Result<()> {
-        if !root.is_network() {
-            // No inotify left (limits) or none at all: poll.
-            self.watch = Watch::new().ok();
+        self.check_lanes(root)?;
+        self.looked_boot_ms = now.boot_ms;
+        let all: Vec<u8> = (0..root.shard_count()).map(|shard| shard as u8).collect();
+        self.read_shards(root, &all, now, true)?;
+        self.started = true;
+        Ok(())
+    }
+
+    /// Starts to watch, with the second look: a watch costs as much as a look, and a process
+    /// that claims only once has no use for it. True: it has just started, and the next look
+    /// compares all mtimes for what came before.
+    pub fn start_watching(&mut self, root: &Root) -> Result<bool> {
+        if self.watch_tried || root.is_network() {
+            return Ok(false);
         }
-        // Watch first, then read: what comes in between is seen twice, not never.
+        self.watch_tried = true;
+        // No inotify left (limits) or none at all: poll.
+        self.watch = Watch::new().ok();
         self.watch_top(root, Target::Root, ".");
         self.watch_top(root, Target::Lanes, "lanes");
-        match root.layout() {
-            Layout::Sharded => {
-                self.watch_top(root, Target::PendingTop, "pending");
-                for shard in 0..=255 {
-                    self.watch_top(
-                        root,
-                        Target::Pending(shard),
-                        &root.shard_path(Area::Pending, shard),
-                    );
-                }
-            }
-            Layout::Flat => self.watch_top(root, Target::Pending(0), "pending"),
+        if root.layout() == Layout::Sharded {
+            self.watch_top(root, Target::PendingTop, "pending");
         }
-        self.started = true;
+        for shard in 0..root.shard_count() {
+            let shard = shard as u8;
+            let path = root.shard_path(Area::Pending, shard);
+            self.watch_top(root, Target::Pending(shard), &path);
+        }
         self.check_lanes(root)?;
-        self.compare_mtimes(root, now)
+        self.index.unblock_all();
+        self.looked_boot_ms = i64::MIN / 2;
+        Ok(true)
     }
 
     fn watch_top(&mut self, root: &Root, target: Target, path: &str) {
         let Some(watch) = &mut self.watch else { return };
-        let Ok(dir) = sys::open_dir(root.fd(), path) else {
-            return;
+        let watched = match sys::open_dir(root.fd(), path) {
+            Ok(dir) => watch.add(&dir, target),
+            // Not made yet, or foreign: a scan tells.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(errno),
         };
-        if watch.add(&dir, target).is_err() {
+        if watched.is_err() {
             self.watch = None;
         }
     }
@@ -185,7 +235,7 @@ impl Pending {
                     }
                 }
                 Event::Came(Target::Lanes, _) => self.eager = true,
-                Event::Came(Target::Root, _) => {}
+                Event::Came(Target::Root, _) => self.paused = None,
                 Event::Overflow => {
                     self.distrust();
                     self.index.unblock_all();
@@ -208,7 +258,7 @@ impl Pending {
             match sys::open_dir(root.fd(), "lanes") {
                 Ok(dir) => sys::each_entry(&dir, |_, _| self.eager = true).map_err(failed)?,
                 // Derived: it may have been deleted.
-                Err(rustix::io::Errno::NOENT) => {}
+                Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
@@ -218,6 +268,7 @@ impl Pending {
     /// Reads the shards whose mtime has moved.
     fn compare_mtimes(&mut self, root: &Root, now: Now) -> Result<()> {
         self.looked_boot_ms = now.boot_ms;
+        self.paused = None;
         if self.watch.is_none() {
             self.check_lanes(root)?;
             self.index.unblock_all();
@@ -226,10 +277,9 @@ impl Pending {
         for (shard, view) in self.views.iter_mut().enumerate() {
             let shard = shard as u8;
             let path = root.shard_path(Area::Pending, shard);
-            #[allow(clippy::unnecessary_cast)] // The widths differ between systems.
             let mtime = match fs::statat(root.fd(), &path, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64)),
-                Err(rustix::io::Errno::NOENT) => None,
+                Ok(stat) => Some(mtime_of(&stat)),
+                Err(Errno::NOENT) => None,
                 Err(errno) => return Err(Error::io("look at", &path, errno)),
             };
             if mtime != view.mtime {
@@ -250,28 +300,38 @@ impl Pending {
         for shard in &moved {
             self.index.recheck_shard(*shard);
         }
-        self.read_shards(root, &moved)
+        self.read_shards(root, &moved, now, false)
             .inspect_err(|_| self.distrust())
     }
 
-    fn read_shards(&mut self, root: &Root, moved: &[u8]) -> Result<()> {
-        let wanted = self
-            .index
-            .shards_mut()
-            .iter_mut()
-            .enumerate()
-            .filter(|(shard, _)| moved.contains(&(*shard as u8)))
+    /// Reads shards, on all cores. `anew`: for the first time, so note their mtimes.
+    fn read_shards(&mut self, root: &Root, wanted: &[u8], now: Now, anew: bool) -> Result<()> {
+        // Of another machine's clock nothing is known.
+        let stamps = (anew && !root.is_network()).then(sys::file_clock);
+        let shards = self.index.shards_mut().iter_mut().enumerate();
+        let wanted = shards
+            .filter(|(number, _)| wanted.contains(&(*number as u8)))
             .collect::<Vec<_>>();
         let results = scan::in_parallel(wanted, |(number, shard)| {
             let number = number as u8;
-            scan::list(root, Area::Pending, number)
-                .map(|Listing { names, foreign }| (number, shard.replace_with(&names), foreign))
+            let mut mtime = None;
+            let listing = scan::list_after(root, Area::Pending, number, |dir| {
+                if anew {
+                    mtime = Some(mtime_of(&fs::fstat(dir)?));
+                }
+                Ok(())
+            })?;
+            let fresh = shard.replace_with(&listing.names);
+            Ok((number, mtime, fresh, listing.foreign))
         });
         for result in results {
-            let (shard, fresh, foreign) = result?;
-            self.index.add_fresh(shard, &fresh);
+            let (number, mtime, fresh, foreign) = result?;
+            if anew {
+                self.views[usize::from(number)] = View::new(mtime, stamps, now);
+            }
+            self.index.add_fresh(number, &fresh);
             for (name, reason) in foreign {
-                let path = scan::foreign_path(root, shard, &name);
+                let path = scan::foreign_path(root, number, &name);
                 self.foreign.push(Foreign { path, reason });
             }
         }

@@ -199,6 +199,11 @@ impl Root {
         Ok(fresh)
     }
 
+    /// Whether somebody paused the queue.
+    pub fn is_paused(&self) -> Result<bool> {
+        sys::exists(self.fd(), "paused").map_err(|e| Error::io("look at", "paused", e))
+    }
+
     /// Fails if the folder was deleted while it was open.
     pub fn check_present(&self) -> Result<()> {
         match fs::fstat(&self.handle) {
@@ -238,6 +243,11 @@ impl Root {
             Layout::Sharded => format!("{}/{}/{id}", area.name(), id::shard_name(shard)),
             Layout::Flat => format!("{}/{id}", area.name()),
         }
+    }
+
+    /// The path of a pending task's lease.
+    pub fn lease_path(&self, shard: u8, id: &str) -> String {
+        self.task_path(Area::Pending, shard, id) + "/lease.json"
     }
 
     /// The single file by which the first paper's layout says that a task is completed.

@@ -1,5 +1,9 @@
 //! Reading shard directories and envelopes, on as many threads as there are cores.
 
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -24,6 +28,16 @@ pub struct Listing {
 
 /// Lists a shard of an area. A shard that was never made is empty.
 pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
+    list_after(root, area, shard, |_| Ok(()))
+}
+
+/// Lists a shard, after `first` had the opened directory.
+pub fn list_after(
+    root: &Root,
+    area: Area,
+    shard: u8,
+    first: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
+) -> Result<Listing> {
     let path = root.shard_path(area, shard);
     let mut listing = Listing::default();
     let dir = match sys::open_dir(root.fd(), &path) {
@@ -37,6 +51,7 @@ pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
         }
         Err(errno) => return Err(Error::io("open", &path, errno)),
     };
+    first(&dir).map_err(|errno| Error::io("look at", &path, errno))?;
     sys::each_entry(&dir, |name, kind| match kind {
         // Hidden files belong to editors, file managers and sync programs.
         _ if name[0] == b'.' => {}
@@ -67,27 +82,29 @@ pub fn foreign_path(root: &Root, shard: u8, name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Does `work` on each item, spread over the cores, and returns the results in order.
+/// Does `work` on each item, spread over the cores, and returns the results in any order.
 pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(MAX_THREADS).min(items.len() / WORTH_A_THREAD + 1);
+    let threads = cores().min(items.len() / WORTH_A_THREAD + 1);
     if threads <= 1 {
         return items.into_iter().map(work).collect();
     }
-    let share = items.len().div_ceil(threads);
-    let mut shares: Vec<Vec<T>> = Vec::with_capacity(threads);
-    let mut items = items.into_iter();
-    for _ in 0..threads {
-        shares.push(items.by_ref().take(share).collect());
-    }
-    let work = &work;
+    let count = items.len();
+    // Taken in small lots: one thread may be slower, or have the larger shards.
+    let lot = (count / threads / 16).max(1);
+    let items = Mutex::new(items.into_iter());
+    let share = || {
+        let mut results = Vec::with_capacity(count / threads + lot);
+        loop {
+            let taken: Vec<T> = items.lock().by_ref().take(lot).collect();
+            if taken.is_empty() {
+                return results;
+            }
+            results.extend(taken.into_iter().map(&work));
+        }
+    };
     std::thread::scope(|scope| {
-        let mine = shares.remove(0);
-        let others: Vec<_> = shares
-            .into_iter()
-            .map(|share| scope.spawn(move || share.into_iter().map(work).collect::<Vec<R>>()))
-            .collect();
-        let mut results: Vec<R> = mine.into_iter().map(work).collect();
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        let mut results = share();
         for other in others {
             match other.join() {
                 Ok(more) => results.extend(more),
@@ -95,6 +112,14 @@ pub fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync
             }
         }
         results
+    })
+}
+
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        cores.min(MAX_THREADS)
     })
 }
 

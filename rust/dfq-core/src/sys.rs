@@ -17,6 +17,9 @@ const HANDLE: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const HANDLE: OFlags = OFlags::RDONLY;
 
+/// To read a file, whatever it turns out to be.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
+
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
 /// Opens a directory below `root` without following a symlink anywhere in `path`.
@@ -33,11 +36,12 @@ fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
     if !NO_OPENAT2.load(Ordering::Relaxed) {
-        let resolve = fs::ResolveFlags::NO_SYMLINKS | fs::ResolveFlags::BENEATH;
+        // Not BENEATH: paths are made of checked ids, so none has dots; and for it the kernel
+        // takes a lock that all processes share.
+        let resolve = fs::ResolveFlags::NO_SYMLINKS;
         match fs::openat2(root, path, flags, Mode::empty(), resolve) {
             // Old kernels, emulators and some sandboxes lack it; walk the path instead.
             Err(Errno::NOSYS | Errno::PERM) => NO_OPENAT2.store(true, Ordering::Relaxed),
-            Err(Errno::AGAIN) => {}
             other => return other,
         }
     }
@@ -72,18 +76,36 @@ pub enum Content {
 
 /// Reads a regular file of at most `limit` bytes. Never blocks on a FIFO.
 pub fn read_file(dir: BorrowedFd<'_>, name: &str, limit: usize) -> rustix::io::Result<Content> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = match fs::openat(dir, name, flags, Mode::empty()) {
+    read_opened(open_file(dir, name), name, limit).map(|(content, _)| content)
+}
+
+/// Opens a file to read it. Never blocks on a FIFO.
+pub fn open_file(dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = READ | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// Like [`read_file`], for a path of several parts; also hands out the file.
+pub fn read_file_beneath(
+    root: BorrowedFd<'_>,
+    path: &str,
+    limit: usize,
+) -> rustix::io::Result<(Content, Option<OwnedFd>)> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    read_opened(open_beneath(root, path, READ), name, limit)
+}
+
+fn read_opened(
+    opened: rustix::io::Result<OwnedFd>,
+    name: &str,
+    limit: usize,
+) -> rustix::io::Result<(Content, Option<OwnedFd>)> {
+    let foreign = |what: &str| Ok((Content::Foreign(format!("{name} {what}").into()), None));
+    let fd = match opened {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(Content::Missing),
-        Err(Errno::LOOP | Errno::MLINK) => {
-            return Ok(Content::Foreign(format!("{name} is a symlink").into()))
-        }
-        Err(Errno::NXIO | Errno::NODEV) => {
-            return Ok(Content::Foreign(
-                format!("{name} is a socket or a device").into(),
-            ))
-        }
+        Err(Errno::NOENT) => return Ok((Content::Missing, None)),
+        Err(Errno::LOOP | Errno::MLINK) => return foreign("is a symlink"),
+        Err(Errno::NXIO | Errno::NODEV) => return foreign("is a socket or a device"),
         Err(errno) => return Err(errno),
     };
     let mut content = Vec::with_capacity(2048);
@@ -93,10 +115,8 @@ pub fn read_file(dir: BorrowedFd<'_>, name: &str, limit: usize) -> rustix::io::R
         match rustix::io::read(&fd, rustix::buffer::spare_capacity(&mut content)) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            Err(Errno::ISDIR) => {
-                return Ok(Content::Foreign(format!("{name} is a directory").into()))
-            }
-            Err(Errno::AGAIN) => return Ok(Content::Foreign(format!("{name} is a FIFO").into())),
+            Err(Errno::ISDIR) => return foreign("is a directory"),
+            Err(Errno::AGAIN) => return foreign("is a FIFO"),
             Err(errno) => return Err(errno),
         }
         // A short read of a regular file is its end.
@@ -104,18 +124,15 @@ pub fn read_file(dir: BorrowedFd<'_>, name: &str, limit: usize) -> rustix::io::R
             break;
         }
         if content.len() > limit {
-            return Ok(Content::Foreign(
-                format!("{name} has more than {limit} bytes, the limit of this queue").into(),
-            ));
+            let what = format!("has more than {limit} bytes, the limit of this queue");
+            return foreign(&what);
         }
         content.reserve(content.len().max(2048));
     }
     if content.is_empty() && !is_regular(&fd)? {
-        return Ok(Content::Foreign(
-            format!("{name} is not a regular file").into(),
-        ));
+        return foreign("is not a regular file");
     }
-    Ok(Content::Whole(content))
+    Ok((Content::Whole(content), Some(fd)))
 }
 
 fn is_regular(fd: &OwnedFd) -> rustix::io::Result<bool> {
@@ -207,6 +224,16 @@ pub fn each_entry(dir: &OwnedFd, mut visit: impl FnMut(&[u8], FileType)) -> rust
         }
     }
     Ok(())
+}
+
+/// What the clock says that local file systems stamp files by: seconds and nanoseconds.
+pub fn file_clock() -> (i64, i64) {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::RealtimeCoarse;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Realtime;
+    let now = rustix::time::clock_gettime(clock);
+    (now.tv_sec as _, now.tv_nsec as _)
 }
 
 /// Whether the file system is shared with other machines over a network.

@@ -1,6 +1,6 @@
 //! Between Python's plain values and the core's structs.
 
-use dfq_core::envelope::Envelope;
+use dfq_core::envelope::{Envelope, NORMAL_PRIORITY};
 use dfq_core::index::Filter;
 use dfq_core::lease::Lease;
 use dfq_core::queue::{Claimed, Counts, NewTask, Record, SweepReport};
@@ -8,6 +8,7 @@ use dfq_core::time::Stamp;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use serde_json::value::RawValue;
 
@@ -81,47 +82,84 @@ fn seconds(stamp: Stamp) -> f64 {
     stamp.0 as f64 / 1000.0
 }
 
+/// A task with nothing but defaults, to be copied: most fields of most tasks stay as they are.
+fn plain_task<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    static PLAIN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let plain = PLAIN.get_or_try_init(py, || -> PyResult<Py<PyDict>> {
+        let dict = PyDict::new(py);
+        for name in ["id", "payload", "name"] {
+            dict.set_item(name, py.None())?;
+        }
+        dict.set_item("priority", NORMAL_PRIORITY)?;
+        dict.set_item("labels", PyTuple::empty(py))?;
+        dict.set_item("project", py.None())?;
+        dict.set_item("depends_on", PyTuple::empty(py))?;
+        for name in [
+            "created_at",
+            "not_before",
+            "expires_at",
+            "max_attempts",
+            "retry",
+        ] {
+            dict.set_item(name, py.None())?;
+        }
+        dict.set_item("correlation_id", py.None())?;
+        dict.set_item("attempts", 0)?;
+        dict.set_item("errors", PyTuple::empty(py))?;
+        Ok(dict.unbind())
+    })?;
+    plain.bind(py).copy()
+}
+
+/// A task as Python's Task has it; payload and retry are JSON, errors are tuples.
 fn task<'py>(py: Python<'py>, task: &Envelope) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    let errors = task
-        .errors
-        .iter()
-        .map(|e| {
-            (
-                seconds(e.at),
-                e.attempt,
-                e.fence,
-                &e.worker_id,
-                &e.kind,
-                &e.message,
-            )
-        })
-        .collect::<Vec<_>>();
+    let dict = plain_task(py)?;
+    let raw = |raw: &RawValue| PyBytes::new(py, raw.get().as_bytes());
     dict.set_item(intern!(py, "id"), &task.id)?;
-    dict.set_item(
-        intern!(py, "payload"),
-        PyBytes::new(py, task.payload.get().as_bytes()),
-    )?;
-    dict.set_item(intern!(py, "name"), task.name.as_deref())?;
-    dict.set_item(intern!(py, "priority"), task.priority)?;
-    dict.set_item(intern!(py, "labels"), PyTuple::new(py, &task.labels)?)?;
-    dict.set_item(intern!(py, "project"), task.project.as_deref())?;
-    dict.set_item(
-        intern!(py, "depends_on"),
-        PyTuple::new(py, &task.depends_on)?,
-    )?;
-    dict.set_item(intern!(py, "created_at"), task.created_at.map(seconds))?;
-    dict.set_item(intern!(py, "not_before"), task.not_before.map(seconds))?;
-    dict.set_item(intern!(py, "expires_at"), task.expires_at.map(seconds))?;
-    dict.set_item(intern!(py, "max_attempts"), task.max_attempts)?;
-    let retry = task
-        .retry
-        .as_ref()
-        .map(|raw| PyBytes::new(py, raw.get().as_bytes()));
-    dict.set_item(intern!(py, "retry"), retry)?;
+    dict.set_item(intern!(py, "payload"), raw(&task.payload))?;
     dict.set_item(intern!(py, "correlation_id"), &task.correlation_id)?;
-    dict.set_item(intern!(py, "attempts"), task.attempts)?;
-    dict.set_item(intern!(py, "errors"), PyTuple::new(py, errors)?)?;
+    if let Some(name) = &task.name {
+        dict.set_item(intern!(py, "name"), name)?;
+    }
+    if task.priority != NORMAL_PRIORITY {
+        dict.set_item(intern!(py, "priority"), task.priority)?;
+    }
+    if !task.labels.is_empty() {
+        dict.set_item(intern!(py, "labels"), PyTuple::new(py, &task.labels)?)?;
+    }
+    if let Some(project) = &task.project {
+        dict.set_item(intern!(py, "project"), project)?;
+    }
+    if !task.depends_on.is_empty() {
+        let depends_on = PyTuple::new(py, &task.depends_on)?;
+        dict.set_item(intern!(py, "depends_on"), depends_on)?;
+    }
+    for (name, at) in [
+        (intern!(py, "created_at"), task.created_at),
+        (intern!(py, "not_before"), task.not_before),
+        (intern!(py, "expires_at"), task.expires_at),
+    ] {
+        if let Some(at) = at {
+            dict.set_item(name, seconds(at))?;
+        }
+    }
+    if let Some(max_attempts) = task.max_attempts {
+        dict.set_item(intern!(py, "max_attempts"), max_attempts)?;
+    }
+    if let Some(retry) = &task.retry {
+        dict.set_item(intern!(py, "retry"), raw(retry))?;
+    }
+    if task.attempts > 0 {
+        dict.set_item(intern!(py, "attempts"), task.attempts)?;
+    }
+    if !task.errors.is_empty() {
+        let errors = task.errors.iter().map(|e| {
+            let at = seconds(e.at);
+            (at, e.attempt, e.fence, &e.worker_id, &e.kind, &e.message)
+        });
+        let errors = PyTuple::new(py, errors.collect::<Vec<_>>())?;
+        dict.set_item(intern!(py, "errors"), errors)?;
+    }
     Ok(dict)
 }
 

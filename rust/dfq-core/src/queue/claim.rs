@@ -1,8 +1,10 @@
 //! Claim. No lock: creating `lease.json` exclusively is check and act in one.
 //!
-//!     open pending/shard/id · create lease.json O_EXCL (lost: somebody else holds it) ·
-//!     read task.json · write the lease · fstat it (no link left: it was taken for torn and
-//!     replaced, so the claim is lost)
+//! ```text
+//! open pending/shard/id · create lease.json O_EXCL (lost: somebody else holds it) ·
+//! read task.json · write the lease · fstat it (no link left: it was taken for torn and
+//! replaced, so the claim is lost)
+//! ```
 //!
 //! The task is read *after* the create: what it says about fences and attempts can't change
 //! while the lease is ours. A crash in between leaves an empty lease, which others replace
@@ -48,7 +50,7 @@ pub struct Claimed {
 }
 
 enum Try {
-    Won(Box<Claimed>),
+    Won(Box<Claimed>, fs::Stat),
     Held,
     Gone,
     NotBefore(i64),
@@ -67,7 +69,7 @@ impl FileQueue {
             pending.read_unread(&self.root, true)?;
         }
         self.promote(&mut pending, now)?;
-        if self.is_paused()? {
+        if pending.is_paused(&self.root)? {
             return Ok(Vec::new());
         }
         let me = &self.root.process()?.me;
@@ -136,7 +138,7 @@ impl FileQueue {
         now: Now,
     ) -> Result<()> {
         match outcome {
-            Try::Won(claimed) => {
+            Try::Won(claimed, _) => {
                 pending
                     .index
                     .set_leased(entry, claimed.lease.expires_boot_ms);
@@ -226,8 +228,12 @@ impl FileQueue {
             Err(errno) => return Err(Error::io("claim", &path, errno)),
         };
         let outcome = self.fill_lease(entry, id, &dir, &file, request, me, now);
-        if !matches!(outcome, Ok(Try::Won(_) | Try::Finished | Try::Gone)) {
-            self.withdraw(id, &dir, &file)?;
+        match &outcome {
+            Ok(Try::Won(claimed, stat)) if !self.root.is_network() => {
+                self.kept.keep(&claimed.lease, file, *stat);
+            }
+            Ok(Try::Won(..) | Try::Finished | Try::Gone) => {}
+            _ => self.withdraw(id, &dir, &file)?,
         }
         outcome
     }
@@ -300,7 +306,7 @@ impl FileQueue {
             self.give_up(entry.shard(), id, dir, &mut task, error, now)?;
             return Ok(Try::Finished);
         }
-        Ok(Try::Won(Box::new(Claimed { task: *task, lease })))
+        Ok(Try::Won(Box::new(Claimed { task: *task, lease }), stat))
     }
 
     /// Why a task is not to be delivered any more, if so.

@@ -30,6 +30,7 @@ use crate::chance::Chance;
 use crate::envelope::{Envelope, TaskError};
 use crate::error::{Error, Kind, Result};
 use crate::id;
+use crate::kept::KeptLeases;
 use crate::lease::Lease;
 use crate::pending::Pending;
 use crate::root::{Area, Root};
@@ -68,6 +69,7 @@ pub struct FileQueue {
     chance: Chance,
     /// The shards of pending/ that a power cut can't take back, as far as this queue knows.
     synced_shards: [AtomicBool; 256],
+    kept: KeptLeases,
     /// Leases from other machines whose file is stamped in the future: when each was first seen.
     observed: Mutex<HashMap<String, (String, i64)>>,
 }
@@ -87,6 +89,7 @@ impl FileQueue {
             bell: Bell::new().map_err(|e| Error::io("make", "a pipe", e))?,
             chance: Chance::new(seed),
             synced_shards: std::array::from_fn(|_| AtomicBool::new(false)),
+            kept: KeptLeases::default(),
             observed: Mutex::new(HashMap::new()),
             root,
             settings,
@@ -118,8 +121,13 @@ impl FileQueue {
 
     /// Waits until there may be work, at most `timeout_ms`. True: worth a claim.
     pub fn wait(&self, timeout_ms: i64, poll_ms: i64, now: Now) -> Result<bool> {
+        self.root.check_present()?;
         let (fd, due_ms) = {
-            let pending = self.pending.lock();
+            let mut pending = self.pending.lock();
+            if pending.start_watching(&self.root)? {
+                // What came before the watch, a claim finds.
+                return Ok(true);
+            }
             let due = pending.index.next_due_wall_ms().map(|at| at - now.wall_ms);
             let check = pending
                 .index
@@ -127,7 +135,6 @@ impl FileQueue {
                 .map(|at| at - now.boot_ms);
             (pending.watch_fd(), due.into_iter().chain(check).min())
         };
-        self.root.check_present()?;
         let mut limit = timeout_ms;
         if fd.is_none() {
             limit = limit.min(poll_ms);
@@ -144,7 +151,7 @@ impl FileQueue {
 
     /// Whether claims are paused.
     pub fn is_paused(&self) -> Result<bool> {
-        sys::exists(self.root.fd(), "paused").map_err(|e| Error::io("look at", "paused", e))
+        self.root.is_paused()
     }
 
     /// Stops claims on this queue, by everybody, until [`FileQueue::resume`].
@@ -207,7 +214,7 @@ impl FileQueue {
     ///
     /// The mtime of its lease.json says when: it costs no file, copies of the folder keep it,
     /// and it wakes nobody who watches the shard.
-    fn finish(&self, to: Area, shard: u8, id: &str, dir: &OwnedFd, now: Now) -> Result<()> {
+    fn finish(&self, to: Area, shard: u8, id: &str, lease: &OwnedFd, now: Now) -> Result<()> {
         let from = Area::Pending;
         self.root.ensure_shard(to, shard)?;
         let (source, target) = (
@@ -223,8 +230,7 @@ impl FileQueue {
             last_access: at,
             last_modification: at,
         };
-        fs::utimensat(dir, "lease.json", &at, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| Error::io("stamp", "lease.json", e))?;
+        fs::futimens(lease, &at).map_err(|e| Error::io("stamp", "lease.json", e))?;
         match fs::renameat(root, &source, root, &target) {
             Ok(()) => Ok(()),
             Err(Errno::NOENT) => {
@@ -257,7 +263,9 @@ impl FileQueue {
     ) -> Result<()> {
         task.remember(error);
         self.write_task(dir, task)?;
-        self.finish(Area::Failed, shard, id, dir, now)
+        let lease = sys::open_file(dir.as_fd(), "lease.json")
+            .map_err(|e| Error::io("open", "lease.json", e))?;
+        self.finish(Area::Failed, shard, id, &lease, now)
     }
 
     /// Puts a result or a state beside the task; a foreign thing in its place is set aside.

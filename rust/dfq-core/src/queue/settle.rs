@@ -14,13 +14,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
 
-use super::{error_entry, FileQueue, LeaseFile};
+use super::{error_entry, FileQueue, LeaseFile, MAX_LEASE_BYTES};
 use crate::error::{Error, Kind, Result};
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseKey};
 use crate::lock::Guard;
 use crate::root::{Area, ProcessPart};
 use crate::scan::{self, Found};
+use crate::sys::{self, Content};
 use crate::time::{Now, Stamp};
 
 /// What became of a task that was given back.
@@ -77,16 +79,29 @@ impl FileQueue {
         result: Option<&[u8]>,
         now: Now,
     ) -> Result<()> {
+        let key = LeaseKey { lease_id, fence };
+        let shard = self.check_id(id)?;
         let process = self.root.process()?;
-        let held = self.hold(&process, id, lease_id, fence)?;
+        let guard = process.locks.take(usize::from(shard))?;
+        // By its path: under the lock nobody puts another directory in this one's place.
+        let path = self.root.lease_path(shard, id);
+        let lease = match self.kept.take_standing(&key, self.root.fd(), &path) {
+            Some(file) => Some(file),
+            None => self.read_own_lease(&path, &key)?,
+        };
+        let Some(lease) = lease else {
+            return Err(self.refusal(shard, id, fence));
+        };
         if let Some(result) = result {
-            self.put_part(id, &held.dir, "result.json", result, false)?;
+            let Some(dir) = self.open_task(Area::Pending, shard, id)? else {
+                return Err(self.refusal(shard, id, fence));
+            };
+            self.put_part(id, &dir, "result.json", result, false)?;
         }
-        let index_shard = self.index_shard(held.shard);
-        self.finish(Area::Completed, held.shard, id, &held.dir, now)?;
-        drop(held);
+        self.finish(Area::Completed, shard, id, &lease, now)?;
+        drop(guard);
         let mut pending = self.pending.lock();
-        if let Some(entry) = pending.index.find(index_shard, id.as_bytes()) {
+        if let Some(entry) = pending.index.find(self.index_shard(shard), id.as_bytes()) {
             pending.index.remove(entry);
         }
         pending.index.unblock(id);
@@ -244,29 +259,55 @@ impl FileQueue {
     ) -> Result<Held<'a>> {
         let shard = self.check_id(id)?;
         let guard = process.locks.take(usize::from(shard))?;
-        let Some(dir) = self.open_task(Area::Pending, shard, id)? else {
-            return Err(self.not_held(shard, id));
-        };
-        match self.read_lease(&dir)? {
-            LeaseFile::Lease(lease) if lease.fence == fence && lease.lease_id == lease_id => {
-                Ok(Held {
-                    shard,
-                    dir,
-                    lease,
-                    _guard: guard,
-                })
+        let key = LeaseKey { lease_id, fence };
+        self.kept.drop_lease(&key);
+        if let Some(dir) = self.open_task(Area::Pending, shard, id)? {
+            match self.read_lease(&dir)? {
+                LeaseFile::Lease(lease) if lease.key() == key => {
+                    return Ok(Held {
+                        shard,
+                        dir,
+                        lease,
+                        _guard: guard,
+                    })
+                }
+                _ => {}
             }
-            LeaseFile::Lease(lease) => Err(Error::new(
+        }
+        Err(self.refusal(shard, id, fence))
+    }
+
+    /// The file of a lease, if the one at `path` is this one.
+    fn read_own_lease(&self, path: &str, key: &LeaseKey<'_>) -> Result<Option<OwnedFd>> {
+        match sys::read_file_beneath(self.root.fd(), path, MAX_LEASE_BYTES) {
+            Ok((Content::Whole(content), file)) => {
+                Ok(file.filter(|_| LeaseKey::parse(&content).as_ref() == Some(key)))
+            }
+            Ok(_) | Err(Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(Error::io("read", path, errno)),
+        }
+    }
+
+    /// Why a lease does not count, for somebody who asked under the shard's lock.
+    fn refusal(&self, shard: u8, id: &str, fence: u64) -> Error {
+        let dir = match self.open_task(Area::Pending, shard, id) {
+            Ok(Some(dir)) => dir,
+            Ok(None) => return self.not_held(shard, id),
+            Err(error) => return error,
+        };
+        match self.read_lease(&dir) {
+            Ok(LeaseFile::Lease(lease)) => Error::new(
                 Kind::LeaseTaken,
                 format!(
                     "task {id:?} is held by {} now, with fence {}; this lease has fence {fence}",
                     lease.worker_id, lease.fence
                 ),
-            )),
-            LeaseFile::None | LeaseFile::Torn => Err(Error::new(
+            ),
+            Ok(LeaseFile::None | LeaseFile::Torn) => Error::new(
                 Kind::LeaseNotHeld,
                 format!("the lease on task {id:?} with fence {fence} has ended; nobody holds it"),
-            )),
+            ),
+            Err(error) => error,
         }
     }
 

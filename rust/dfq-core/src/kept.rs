@@ -1,0 +1,70 @@
+//! Leases this process wrote itself, kept open so that an ack need not read them again.
+//!
+//! An open file can't have its inode number given to another. So if the file of that number
+//! stands at the lease's path, it is the very lease we wrote: others never write into one, they
+//! replace or remove it. Only on local file systems: over NFS a server may reuse the number.
+
+use std::collections::VecDeque;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use parking_lot::Mutex;
+use rustix::fs::{self, AtFlags, Stat};
+
+use crate::lease::{Lease, LeaseKey};
+
+/// File handles are few on a small machine; older leases are read again instead.
+const MOST: usize = 64;
+
+struct Kept {
+    lease_id: String,
+    fence: u64,
+    file: OwnedFd,
+    stat: Stat,
+}
+
+/// The newest leases of this process.
+#[derive(Default)]
+pub struct KeptLeases(Mutex<VecDeque<Kept>>);
+
+impl KeptLeases {
+    /// Keeps a lease that was just written into `file`.
+    pub fn keep(&self, lease: &Lease, file: OwnedFd, stat: Stat) {
+        let mut kept = self.0.lock();
+        if kept.len() >= MOST {
+            kept.pop_front();
+        }
+        kept.push_back(Kept {
+            lease_id: lease.lease_id.clone(),
+            fence: lease.fence,
+            file,
+            stat,
+        });
+    }
+
+    /// Stops keeping a lease.
+    pub fn drop_lease(&self, key: &LeaseKey<'_>) {
+        drop(self.take(key));
+    }
+
+    /// The file of a lease, if it was kept and still stands at `path`. Ask under the lock of
+    /// the task's shard.
+    pub fn take_standing(
+        &self,
+        key: &LeaseKey<'_>,
+        root: BorrowedFd<'_>,
+        path: &str,
+    ) -> Option<OwnedFd> {
+        let kept = self.take(key)?;
+        let stat = fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let same = (stat.st_ino, stat.st_dev) == (kept.stat.st_ino, kept.stat.st_dev);
+        same.then_some(kept.file)
+    }
+
+    fn take(&self, key: &LeaseKey<'_>) -> Option<Kept> {
+        let mut kept = self.0.lock();
+        let at = kept
+            .iter()
+            .position(|k| k.lease_id == key.lease_id && k.fence == key.fence)?;
+        kept.remove(at)
+    }
+}
