@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dfq.queue import Queue
-from dfq.record import EVERYTHING, Filter, Record, State
+from dfq.record import EVERYTHING, Filter, Record, State, Stats
 
 
 @dataclass(frozen=True)
@@ -25,26 +26,35 @@ def estimate(queue: Queue) -> Remaining:
 def remaining(queue: Queue, wanted: Filter) -> Remaining:
     """Count the unfinished tasks that ``wanted`` lets through.
 
-    A task is stuck when a dependency failed or is unknown, or is itself stuck.
+    A task is stuck when a dependency failed or is unknown, or is itself stuck. A task that
+    becomes ready meanwhile may be missed: only if a claim after this finds nothing, a count
+    of 0 is the end. One that moves while it is counted may count twice.
     """
     counts = queue.stats()
-    # Listing reads every task there is, so only what the count says is there is listed.
-    states: tuple[State, ...] = ("ready", "delayed", "leased")
-    here = [state for state in states if getattr(counts, state)]
-    if wanted == EVERYTHING:
-        runnable = counts.ready + counts.delayed + counts.leased
-    else:
-        runnable = sum(1 for state in here for _ in queue.list(state, filter=wanted))
-    if not counts.blocked:
-        return Remaining(runnable, ())
     # Of all names: a task can wait for one that another kind of worker will do.
-    blocked = {record.task.id: record for record in queue.list("blocked")}
+    blocked = {r.task.id: r for r in queue.list("blocked")} if counts.blocked else {}
     stuck = _stuck(blocked)
     ours = [task_id for task_id, record in blocked.items() if wanted.matches(record.task)]
-    return Remaining(
-        runnable=runnable + sum(1 for task_id in ours if task_id not in stuck),
-        stuck=tuple(sorted(task_id for task_id in ours if task_id in stuck)),
-    )
+    if wanted == EVERYTHING:
+        # One that is blocked no longer has moved on, and is still to be done.
+        runnable = counts.pending - counts.blocked + max(0, counts.blocked - len(stuck))
+    else:
+        runnable = sum(1 for task_id in ours if task_id not in stuck)
+        runnable += sum(1 for state in _reachable(counts) for _ in queue.list(state, filter=wanted))
+    return Remaining(runnable, tuple(sorted(task_id for task_id in ours if task_id in stuck)))
+
+
+def _reachable(counts: Stats) -> Iterator[State]:
+    """The states in which tasks are, or may be by now, in the order in which they move on.
+
+    Each list reads every task there is, so what nobody can have come to is left out.
+    """
+    reachable = counts.blocked > 0
+    states: tuple[State, ...] = ("leased", "delayed", "ready")
+    for state in states:
+        reachable = reachable or getattr(counts, state) > 0
+        if reachable:
+            yield state
 
 
 def _stuck(blocked: dict[str, Record]) -> set[str]:

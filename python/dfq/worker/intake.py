@@ -87,6 +87,20 @@ class Intake:
         if self._options.drain and not self._counted:
             self._on_remaining(estimate(self._queue))
             self._counted = True
+        leases = self._take(limit)
+        self._folder.remember()
+        self._on_poll()
+        if not leases:
+            self._explain()
+            if self._options.once:
+                self.ended = "empty"
+            elif self._options.drain and (left := self._look()) is not None and not left.runnable:
+                leases = self._take(limit)
+                if not leases:
+                    self._end_drained(left)
+        return leases
+
+    def _take(self, limit: int) -> list[Lease]:
         if self._budget is not None:
             limit = min(limit, self._budget)
         leases = self._queue.claim_many(
@@ -95,18 +109,10 @@ class Intake:
             lease_seconds=self._options.lease_seconds,
             filter=self._wanted,
         )
-        self._folder.remember()
-        self._on_poll()
         if self._budget is not None:
             self._budget -= len(leases)
             if self._budget == 0:
                 self.ended = "enough"
-        if not leases:
-            self._explain()
-            if self._options.once:
-                self.ended = "empty"
-            elif self._options.drain:
-                self._look_whether_drained()
         return leases
 
     def _explain(self) -> None:
@@ -116,26 +122,29 @@ class Intake:
             if reason is not None:
                 LOGGER.warning("%s", reason)
 
-    def _look_whether_drained(self) -> None:
+    def _look(self) -> Remaining | None:
+        """How much is left to do; None if the last look was a moment ago."""
         clock = self._queue.clock
         began = clock.boot()
         if began < self._look_at:
-            return
+            return None
         left = remaining(self._queue, self._wanted)
         # A long look at a full queue comes less often, so that it stays a small part of the work.
         ended = clock.boot()
         self._look_at = ended + 4 * (ended - began)
         self._on_remaining(left)
-        if left.runnable == 0:
-            self.ended = "drained"
-            if left.stuck:
-                LOGGER.warning(
-                    "%d tasks wait for a dependency that failed or is unknown, and stay: %s%s; "
-                    "`dfq doctor` says more",
-                    len(left.stuck),
-                    ", ".join(left.stuck[:5]),
-                    " …" if len(left.stuck) > 5 else "",
-                )
+        return left
+
+    def _end_drained(self, left: Remaining) -> None:
+        self.ended = "drained"
+        if left.stuck:
+            LOGGER.warning(
+                "%d tasks wait for a dependency that failed or is unknown, and stay: %s%s; "
+                "`dfq doctor` says more",
+                len(left.stuck),
+                ", ".join(left.stuck[:5]),
+                " …" if len(left.stuck) > 5 else "",
+            )
 
     def _wait(self) -> None:
         clock = self._queue.clock

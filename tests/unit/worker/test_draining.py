@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import dfq
+from dfq.record import Filter
+from dfq.testing import memory_queue
+from dfq.worker.draining import remaining
 
 
 def test_drain_waits_for_delayed_tasks(queue, start):
@@ -21,6 +26,47 @@ def test_drain_waits_for_tasks_that_others_hold(queue, start, signalled, proxy):
     queue.release(lease)
     assert worker.ended() == 0
     assert queue.get("theirs").state == "completed"
+
+
+def moving(queue, steps):
+    """The queue's stats; right after each count the next step is taken."""
+    steps = list(steps)
+
+    def stats():
+        counted = queue.stats()
+        if steps:
+            steps.pop(0)()
+        return counted
+
+    return stats
+
+
+def test_drain_does_not_miss_a_task_that_becomes_ready_while_it_counts(queue, start, proxy):
+    queue.push(1, id="late", delay=0.05)
+
+    def list_late(state=None, **options):
+        while state == "delayed" and queue.get("late").state == "delayed":
+            queue.wait(0.1)
+        # Seen in none of the states: when each was listed, it was in another.
+        return iter(()) if state == "ready" else queue.list(state, **options)
+
+    worker = start(proxy(queue, list=list_late), lambda payload: payload, drain=True)
+    assert worker.ended() == 0
+    assert queue.get("late").state == "completed"
+
+
+@pytest.mark.parametrize("wanted", [Filter(), Filter(project="ours")], ids=["all", "filtered"])
+def test_what_moves_from_one_state_to_another_while_it_is_counted_is_left_to_do(proxy, wanted):
+    queue = memory_queue()
+    queue.push(1, id="first", project="theirs")
+    queue.push(1, id="second", project="ours", depends_on=["first"], delay=60)
+    lease = queue.claim("other")
+    stats = moving(queue, [lambda: queue.ack(lease)])
+    assert remaining(proxy(queue, stats=stats), wanted).runnable > 0
+    queue.push(1, id="third", project="ours", priority="high")
+    again = queue.claim("other")
+    stats = moving(queue, [lambda: queue.nack(again, delay=60)])
+    assert remaining(proxy(queue, stats=stats), wanted).runnable > 1
 
 
 def test_drain_runs_dependencies_in_order(queue, start):
