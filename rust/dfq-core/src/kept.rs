@@ -1,8 +1,9 @@
 //! Leases this process wrote itself, kept open so that an ack need not read them again.
 //!
 //! An open file can't have its inode number given to another. So if the file of that number
-//! stands at the lease's path, it is the very lease we wrote: others never write into one, they
-//! replace or remove it. Only on local file systems: over NFS a server may reuse the number.
+//! stands at the lease's path, it is the very lease we wrote: others replace or remove a lease,
+//! they never write into one (and if a stranger does, its size or time gives him away). Only on
+//! local file systems: over NFS a server may reuse the number.
 
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,8 +57,7 @@ impl KeptLeases {
     ) -> Option<OwnedFd> {
         let kept = self.take(key)?;
         let stat = fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let same = (stat.st_ino, stat.st_dev) == (kept.stat.st_ino, kept.stat.st_dev);
-        same.then_some(kept.file)
+        (identity(&stat) == identity(&kept.stat)).then_some(kept.file)
     }
 
     fn take(&self, key: &LeaseKey<'_>) -> Option<Kept> {
@@ -67,4 +67,15 @@ impl KeptLeases {
             .position(|k| k.lease_id == key.lease_id && k.fence == key.fence)?;
         kept.remove(at)
     }
+}
+
+#[allow(clippy::unnecessary_cast)] // The widths differ between systems.
+fn identity(stat: &Stat) -> [i64; 5] {
+    [
+        stat.st_dev as i64,
+        stat.st_ino as i64,
+        stat.st_size as i64,
+        stat.st_mtime as i64,
+        stat.st_mtime_nsec as i64,
+    ]
 }

@@ -80,6 +80,7 @@ pub struct Pending {
     /// What a scan found that can't be a task; to be set aside.
     pub foreign: Vec<Foreign>,
     views: Vec<View>,
+    lanes: View,
     watch: Option<Watch>,
     watch_tried: bool,
     started: bool,
@@ -96,6 +97,7 @@ impl Pending {
         Pending {
             index: Index::new(root.shard_count()),
             foreign: Vec::new(),
+            lanes: View::default(),
             views: vec![View::default(); root.shard_count()],
             watch: None,
             watch_tried: false,
@@ -137,14 +139,14 @@ impl Pending {
             self.start(root, now)?;
             return self.read_unread(root, false);
         }
-        self.start_watching(root)?;
+        self.start_watching(root, now)?;
         let since = now.boot_ms - self.looked_boot_ms;
         let mut look = !(0..SAFETY_POLL_MS).contains(&since);
         match &mut self.watch {
             Some(watch) => {
                 let events = watch.drain();
                 if !events.is_empty() {
-                    look |= self.take_events(root, events)?;
+                    look |= self.take_events(root, events, now)?;
                 }
             }
             None => look |= thorough || since >= LEAST_POLL_MS,
@@ -156,7 +158,7 @@ impl Pending {
     }
 
     fn start(&mut self, root: &Root, now: Now) -> Result<()> {
-        self.check_lanes(root)?;
+        self.check_lanes(root, now)?;
         self.looked_boot_ms = now.boot_ms;
         let all: Vec<u8> = (0..root.shard_count()).map(|shard| shard as u8).collect();
         self.read_shards(root, &all, now, true)?;
@@ -167,7 +169,7 @@ impl Pending {
     /// Starts to watch, with the second look: a watch costs as much as a look, and a process
     /// that claims only once has no use for it. True: it has just started, and the next look
     /// compares all mtimes for what came before.
-    pub fn start_watching(&mut self, root: &Root) -> Result<bool> {
+    pub fn start_watching(&mut self, root: &Root, now: Now) -> Result<bool> {
         if self.watch_tried || root.is_network() {
             return Ok(false);
         }
@@ -184,7 +186,7 @@ impl Pending {
             let path = root.shard_path(Area::Pending, shard);
             self.watch_top(root, Target::Pending(shard), &path);
         }
-        self.check_lanes(root)?;
+        self.check_lanes(root, now)?;
         self.index.unblock_all();
         self.looked_boot_ms = i64::MIN / 2;
         Ok(true)
@@ -204,7 +206,7 @@ impl Pending {
     }
 
     /// Returns whether the mtimes must be compared.
-    fn take_events(&mut self, root: &Root, events: Vec<Event>) -> Result<bool> {
+    fn take_events(&mut self, root: &Root, events: Vec<Event>, now: Now) -> Result<bool> {
         let mut look = false;
         for event in events {
             match event {
@@ -239,7 +241,7 @@ impl Pending {
                 Event::Overflow => {
                     self.distrust();
                     self.index.unblock_all();
-                    self.check_lanes(root)?;
+                    self.check_lanes(root, now)?;
                     look = true;
                 }
             }
@@ -250,19 +252,31 @@ impl Pending {
     /// Forgets that any shard was read.
     fn distrust(&mut self) {
         self.views.fill(View::default());
+        self.lanes = View::default();
     }
 
-    fn check_lanes(&mut self, root: &Root) -> Result<()> {
-        if !self.eager {
-            let failed = |errno| Error::io("read", "lanes", errno);
-            match sys::open_dir(root.fd(), "lanes") {
-                Ok(dir) => sys::each_entry(&dir, |_, _| self.eager = true).map_err(failed)?,
-                // Derived: it may have been deleted.
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
+    /// Whether lanes/ has anything in it: a priority other than normal is in use.
+    fn check_lanes(&mut self, root: &Root, now: Now) -> Result<()> {
+        let failed = |errno| Error::io("read", "lanes", errno);
+        if self.eager {
+            return Ok(());
         }
-        Ok(())
+        let mtime = match fs::statat(root.fd(), "lanes", AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(mtime_of(&stat)),
+            // Derived: it may have been deleted.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        if self.lanes.settled && self.lanes.mtime == mtime {
+            return Ok(());
+        }
+        let stamps = (!root.is_network()).then(sys::file_clock);
+        self.lanes = View::new(mtime, stamps, now);
+        match sys::open_dir(root.fd(), "lanes") {
+            Ok(dir) => sys::each_entry(&dir, |_, _| self.eager = true).map_err(failed),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
     }
 
     /// Reads the shards whose mtime has moved.
@@ -270,7 +284,7 @@ impl Pending {
         self.looked_boot_ms = now.boot_ms;
         self.paused = None;
         if self.watch.is_none() {
-            self.check_lanes(root)?;
+            self.check_lanes(root, now)?;
             self.index.unblock_all();
         }
         let mut moved = Vec::new();

@@ -124,7 +124,7 @@ impl FileQueue {
         self.root.check_present()?;
         let (fd, due_ms) = {
             let mut pending = self.pending.lock();
-            if pending.start_watching(&self.root)? {
+            if pending.start_watching(&self.root, now)? {
                 // What came before the watch, a claim finds.
                 return Ok(true);
             }
