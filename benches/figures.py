@@ -227,8 +227,10 @@ def stats_figures(ground: Ground, plan: Plan) -> Iterator[Figure]:
 
 
 def _command_seconds(command: list[str]) -> float:
+    # As pip installs it: with its bytecode written.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     started = time.monotonic()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     return time.monotonic() - started
 
 

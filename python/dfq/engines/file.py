@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from dfq import _core
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
-from dfq.engines import file_doctor
 from dfq.engines.arguments import checked_state
 from dfq.engines.base import EngineQueue
 from dfq.engines.file_values import (
@@ -325,6 +324,8 @@ class FileQueue(EngineQueue):
         if not self._exists():
             advice = "Check the path, or push a first task: that makes it."
             return [Finding("warning", self._path, "there is no queue here", advice)]
+        from dfq.engines import file_doctor
+
         quarantined = _told(self.core.quarantined)
         return file_doctor.examine(self, self._path, self.core.is_network, quarantined)
 

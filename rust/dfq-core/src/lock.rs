@@ -25,6 +25,9 @@ pub const GRAPH: usize = 256;
 pub const QUEUE: usize = 257;
 const COUNT: usize = 258;
 
+/// So many lock files stay open though no queue uses them any more.
+const MOST_IDLE: usize = 32;
+
 /// How long to wait for a lock: holders keep it for microseconds, or an fsync.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -50,7 +53,8 @@ fn key(stat: &Stat) -> (u64, u64) {
 }
 
 impl LockFile {
-    /// The process's handle on `<root>/lock`. It is never closed: that would drop locks.
+    /// The process's handle on `<root>/lock`. It is not closed with its queue: another may be
+    /// just opening it, and closing would drop that one's locks.
     pub fn of(root: BorrowedFd<'_>) -> Result<Arc<LockFile>> {
         let failed = |errno| Error::io("open", "lock", errno);
         let pid = host::pid();
@@ -71,6 +75,10 @@ impl LockFile {
             }
             Err(errno) => return Err(failed(errno)),
         };
+        if known.len() >= MOST_IDLE {
+            // Nobody can hold a lock of a file that no queue uses, so closing it drops none.
+            known.retain(|_, lock| Arc::strong_count(lock) > 1 || lock.pid != pid);
+        }
         let key = key(&fs::fstat(&file).map_err(failed)?);
         let threads = (0..COUNT).map(|_| Mutex::new(())).collect();
         let lock = Arc::new(LockFile {
@@ -180,5 +188,34 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // Unlocking a byte we hold can't fail; were it to, the lock ends with the process.
         let _ = self.lock.fcntl(libc::F_SETLK, libc::F_UNLCK, self.which);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_opens_many_folders_does_not_keep_their_lock_files_for_ever() {
+        let folders: Vec<_> = (0..MOST_IDLE * 3)
+            .map(|_| tempfile::tempdir().unwrap())
+            .collect();
+        let kept: Vec<_> = folders
+            .iter()
+            .enumerate()
+            .filter_map(|(number, folder)| {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let root = fs::open(folder.path(), flags, fs::Mode::empty()).unwrap();
+                let lock = LockFile::of(std::os::fd::AsFd::as_fd(&root)).unwrap();
+                // Some are in use, and stay.
+                (number % 8 == 0).then_some(lock)
+            })
+            .collect();
+        let known = registry().lock();
+        assert!(known.len() <= MOST_IDLE + kept.len() + 1);
+        for lock in &kept {
+            let key = key(&fs::fstat(&lock.file).unwrap());
+            assert!(known.contains_key(&key));
+        }
     }
 }

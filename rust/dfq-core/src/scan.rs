@@ -139,7 +139,24 @@ pub fn read_task(
     id: &str,
     limit: usize,
 ) -> rustix::io::Result<Found> {
-    Ok(match sys::read_file(dir, "task.json", limit)? {
+    Ok(task_in(id, sys::read_file(dir, "task.json", limit)?))
+}
+
+/// Reads the task.json of the task `id` in an open shard directory.
+pub fn read_task_in(
+    shard: std::os::fd::BorrowedFd<'_>,
+    id: &str,
+    limit: usize,
+) -> rustix::io::Result<Found> {
+    match sys::read_file_beneath(shard, &format!("{id}/task.json"), limit) {
+        Ok((content, _)) => Ok(task_in(id, content)),
+        Err(Errno::NOTDIR) => Ok(Found::Damaged("it is not a directory".into())),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn task_in(id: &str, content: Content) -> Found {
+    match content {
         Content::Missing => Found::Damaged("task.json is missing".into()),
         Content::Foreign(what) => Found::Damaged(what.into_owned()),
         Content::Whole(content) => match Envelope::parse(id, &content) {
@@ -149,7 +166,7 @@ pub fn read_task(
                 "task.json has version {version}, newer than this dfq; upgrade it"
             )),
         },
-    })
+    }
 }
 
 /// Reads a task by its path.
