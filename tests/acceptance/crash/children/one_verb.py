@@ -15,12 +15,18 @@ import traceback
 from collections.abc import Callable
 
 from dfq import DfqError, Policy
+from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
-from dfq.testing import SeededChance
+from dfq.testing import FakeClock, SeededChance
 
 FILLER = "x" * 500
 RESULT = {"by": "the script"}
+
+
+#: It stands still: how often a shard is read again depends on the time, and with that the
+#: number of a call.
+CLOCK = FakeClock(SYSTEM_CLOCK.wall(), SYSTEM_CLOCK.boot())
 
 
 def payload(task_id: str) -> dict[str, str]:
@@ -33,7 +39,7 @@ def say(value: object) -> None:
 
 def warm_up(path: str) -> None:
     """Let every import and every lazy thing happen before the first mark."""
-    queue = FileQueue(path, chance=SeededChance(1))
+    queue = FileQueue(path, chance=SeededChance(1), clock=CLOCK)
     queue.push(payload("warm"), id="warm", max_attempts=1)
     lease = queue.claim("warm")
     assert lease is not None
@@ -50,7 +56,7 @@ def warm_up(path: str) -> None:
 class Script:
     def __init__(self, folder: str, verb: str) -> None:
         self.folder = folder
-        self.queue = FileQueue(folder, chance=SeededChance(1))
+        self.queue = FileQueue(folder, chance=SeededChance(1), clock=CLOCK)
         self.verb: Callable[[], object] = getattr(self, verb)
         self.lease: Lease | None = None
         if verb in ("ack", "nack", "nack_last", "heartbeat", "bury", "save_state"):
@@ -61,7 +67,7 @@ class Script:
 
     def open(self) -> object:
         """The first use of a folder that is not there yet."""
-        queue = FileQueue(os.path.join(self.folder, "new"), chance=SeededChance(2))
+        queue = FileQueue(os.path.join(self.folder, "new"), chance=SeededChance(2), clock=CLOCK)
         return queue.push(payload("first"), id="first").id
 
     def push(self) -> object:
@@ -115,7 +121,8 @@ class Script:
 
     def archive(self) -> object:
         policy = Policy(finished="archive", finished_after_seconds=0)
-        return FileQueue(self.folder, policy=policy, chance=SeededChance(2)).sweep().archived
+        queue = FileQueue(self.folder, policy=policy, chance=SeededChance(2), clock=CLOCK)
+        return queue.sweep().archived
 
     def outcome(self) -> dict[str, object]:
         try:
@@ -129,8 +136,16 @@ class Script:
         return {task_id: record.state for task_id, record in records.items() if record}
 
 
+def stay_on_one_core() -> None:
+    """With several, threads share the reading of shards as it comes, and a call has another
+    number in the next run. As many threads are used as there are cores to be had."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+
+
 def main() -> int:
     folder, verb = sys.argv[1:]
+    stay_on_one_core()
     warm_up(folder + ".warm")
     script = Script(folder, verb)
     say({"fence": script.lease.fence if script.lease else 0})

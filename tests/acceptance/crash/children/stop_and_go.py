@@ -14,16 +14,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dfq import DfqError, Policy
+from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
-from dfq.testing import SeededChance
+from dfq.testing import FakeClock, SeededChance
+
+
+#: It stands still: how often a shard is read again depends on the time, and with that the
+#: number of a call.
+CLOCK = FakeClock(SYSTEM_CLOCK.wall(), SYSTEM_CLOCK.boot())
 
 
 class Slow:
     def __init__(self, folder: str, verb: str) -> None:
         self.folder = folder
         policy = Policy(finished="archive", finished_after_seconds=0)
-        self.queue = FileQueue(folder, chance=SeededChance(3), policy=policy)
+        self.queue = FileQueue(folder, chance=SeededChance(3), clock=CLOCK, policy=policy)
         self.queue.get("target")
         self.lease: Lease | None = None
         if verb in ("ack", "ack_when_told", "nack"):
@@ -67,10 +73,18 @@ class Slow:
         return self.queue.sweep().archived
 
     def open(self) -> object:
-        return FileQueue(Path(self.folder, "new")).push(1, id="first").id
+        return FileQueue(Path(self.folder, "new"), clock=CLOCK).push(1, id="first").id
+
+
+def stay_on_one_core() -> None:
+    """With several, threads share the reading of shards as it comes, and a call has another
+    number in the next run. As many threads are used as there are cores to be had."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
 
 
 def main() -> None:
+    stay_on_one_core()
     slow = Slow(*sys.argv[1:])
     os.getpgid(0)
     try:
