@@ -6,12 +6,13 @@
 //! twelve bytes), so a million tasks fit a Pi.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::envelope::{Envelope, NORMAL_PRIORITY};
+use crate::timetable::Timetable;
 
 /// What is known about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,14 +246,18 @@ impl Filter {
     }
 }
 
+fn place_in(shards: &[Shard], entry: Ref) -> Place {
+    shards[usize::from(entry.shard())].entries[entry.slot()].place
+}
+
 /// All shards, and the entries ordered for claiming.
 pub struct Index {
     shards: Vec<Shard>,
     ready: BTreeMap<(Reverse<i16>, u32), Vec<Ref>>,
     groups: Vec<Group>,
     group_numbers: HashMap<Group, u32>,
-    delayed: BinaryHeap<Reverse<(i64, Ref)>>,
-    leased: BinaryHeap<Reverse<(i64, Ref)>>,
+    delayed: Timetable,
+    leased: Timetable,
     blocked: HashMap<String, Vec<Ref>>,
     damaged: Vec<(i64, Ref)>,
 }
@@ -270,8 +275,8 @@ impl Index {
             ready: BTreeMap::new(),
             groups: vec![unread],
             group_numbers: HashMap::new(),
-            delayed: BinaryHeap::new(),
-            leased: BinaryHeap::new(),
+            delayed: Timetable::default(),
+            leased: Timetable::default(),
             blocked: HashMap::new(),
             damaged: Vec::new(),
         }
@@ -318,7 +323,7 @@ impl Index {
 
     /// What is known about an entry.
     pub fn place(&self, entry: Ref) -> Place {
-        self.shards[usize::from(entry.shard())].entries[entry.slot()].place
+        place_in(&self.shards, entry)
     }
 
     /// The task's id.
@@ -348,13 +353,18 @@ impl Index {
     /// Notes a foreign lease; look again at `check_boot_ms`.
     pub fn set_leased(&mut self, entry: Ref, check_boot_ms: i64) {
         self.entry_mut(entry).place = Place::Leased;
-        self.leased.push(Reverse((check_boot_ms, entry)));
+        let shards = &self.shards;
+        self.leased.add(check_boot_ms, entry, |e| {
+            place_in(shards, e) == Place::Leased
+        });
     }
 
     /// Notes that a task is not due before `wall_ms`.
     pub fn set_delayed(&mut self, entry: Ref, wall_ms: i64) {
         self.entry_mut(entry).place = Place::Delayed;
-        self.delayed.push(Reverse((wall_ms, entry)));
+        let shards = &self.shards;
+        self.delayed
+            .add(wall_ms, entry, |e| place_in(shards, e) == Place::Delayed);
     }
 
     /// Notes that a task waits for `dependency`.
@@ -467,11 +477,7 @@ impl Index {
 
     /// Makes delayed tasks ready whose time has come.
     pub fn promote_due(&mut self, wall_ms: i64) {
-        while let Some(Reverse((due, entry))) = self.delayed.peek().copied() {
-            if due > wall_ms {
-                break;
-            }
-            self.delayed.pop();
+        while let Some(entry) = self.delayed.pop_due(wall_ms) {
             if self.place(entry) == Place::Delayed {
                 self.set_ready(entry);
             }
@@ -481,11 +487,7 @@ impl Index {
     /// Takes the foreign leases that are to be looked at by now.
     pub fn leases_to_check(&mut self, boot_ms: i64) -> Vec<Ref> {
         let mut due = Vec::new();
-        while let Some(Reverse((check, entry))) = self.leased.peek().copied() {
-            if check > boot_ms {
-                break;
-            }
-            self.leased.pop();
+        while let Some(entry) = self.leased.pop_due(boot_ms) {
             if self.place(entry) == Place::Leased {
                 due.push(entry);
             }
@@ -544,13 +546,13 @@ impl Index {
 
     /// When the next delayed task is due, in wall time.
     pub fn next_due_wall_ms(&self) -> Option<i64> {
-        self.delayed.peek().map(|Reverse((due, _))| *due)
+        self.delayed.next()
     }
 
     /// When the next foreign lease or damaged task is to be looked at, in boot time.
     pub fn next_check_boot_ms(&self) -> Option<i64> {
-        let lease = self.leased.peek().map(|Reverse((check, _))| *check);
-        lease
+        self.leased
+            .next()
             .into_iter()
             .chain(self.damaged.iter().map(|(at, _)| *at))
             .min()
@@ -651,5 +653,18 @@ mod tests {
             index.remove(entry);
         }
         assert_eq!(order, ["t1", "t3", "t2", "t0"]);
+    }
+
+    #[test]
+    fn leases_that_ended_long_before_their_time_are_not_kept_in_mind() {
+        let mut index = Index::new(1);
+        for number in 0..100_000 {
+            let name = format!("t{number}");
+            index.add(0, name.as_bytes());
+            let entry = index.find(0, name.as_bytes()).unwrap();
+            index.set_leased(entry, i64::MAX);
+            index.remove(entry);
+        }
+        assert!(index.leased.len() <= 2048, "{}", index.leased.len());
     }
 }

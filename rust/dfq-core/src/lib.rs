@@ -19,4 +19,5 @@ pub mod root;
 pub mod scan;
 pub mod sys;
 pub mod time;
+mod timetable;
 pub mod watch;
