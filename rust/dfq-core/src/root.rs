@@ -125,6 +125,8 @@ impl Root {
         }
         if made {
             sys::sync(&handle).map_err(failed("sync"))?;
+            // Whoever made the folder may have been killed before its sync.
+            sync_parent(Path::new(path))?;
         }
         let layout = read_layout(handle.as_fd(), path)?;
         let locks = LockFile::of(handle.as_fd())?;
@@ -340,6 +342,7 @@ impl Root {
 
 fn make_folders(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
+    let missing: Vec<&Path> = path.ancestors().take_while(|p| !p.exists()).collect();
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -347,7 +350,25 @@ fn make_folders(path: &Path) -> Result<()> {
         .map_err(|e| {
             let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
             Error::io("make the folder", &path.to_string_lossy(), errno)
-        })
+        })?;
+    missing.into_iter().try_for_each(sync_parent)
+}
+
+/// Makes the name of a folder survive a power cut.
+fn sync_parent(path: &Path) -> Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let synced = match fs::open(parent, flags, Mode::empty()) {
+        Ok(dir) => sys::sync(&dir),
+        // A folder may be passed through without being readable; then it is not ours to sync.
+        Err(Errno::ACCESS) => Ok(()),
+        Err(errno) => Err(errno),
+    };
+    synced.map_err(|errno| Error::io("sync", &parent.to_string_lossy(), errno))
 }
 
 fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {

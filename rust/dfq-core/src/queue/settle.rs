@@ -230,6 +230,12 @@ impl FileQueue {
                 return Ok(Outcome::Failed);
             }
         };
+        // An ack that was cut short left its result: it is not the next holder's.
+        match fs::unlinkat(dir, "result.json", AtFlags::empty()) {
+            // A directory of that name is nobody's result.
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
+            Err(errno) => return Err(Error::io("remove", "result.json", errno)),
+        }
         task.fence = task.fence.max(lease.fence);
         if ending.counts {
             task.attempts = lease.attempt;
@@ -245,7 +251,8 @@ impl FileQueue {
         self.write_task(dir, &task)?;
         fs::unlinkat(dir, "lease.json", AtFlags::empty())
             .map_err(|e| Error::io("release task", id, e))?;
-        self.touch_shard(shard)?;
+        // It is given back: a wake-up that fails only lets others find it a moment later.
+        let _ = self.touch_shard(shard);
         Ok(Outcome::Retry)
     }
 
