@@ -16,7 +16,8 @@ _TEST = re.compile(r"`(tests/[\w/.]+\.py)(?:::(\w+))?`")
 
 def written():
     """Every document there is."""
-    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    top = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md"]
+    return [*top, *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 def anchors(document):
@@ -29,7 +30,7 @@ def test_an_example_runs_and_prints_what_the_document_says(run_section, section)
     run_section(section)
 
 
-@pytest.mark.parametrize("document", written(), ids=lambda path: path.name)
+@pytest.mark.parametrize("document", written(), ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_no_link_is_dead(document):
     for path, anchor in _LINK.findall(document.read_text()):
         target = document.parent / path if path else document
@@ -38,7 +39,13 @@ def test_no_link_is_dead(document):
             assert anchor in anchors(target), f"{document.name} links to {path}#{anchor}"
 
 
-@pytest.mark.parametrize("document", written(), ids=lambda path: path.name)
+def test_the_index_names_every_document():
+    index = REPOSITORY / "docs" / "README.md"
+    linked = {index.parent / path for path, _ in _LINK.findall(index.read_text())}
+    assert linked == set((REPOSITORY / "docs").rglob("*.md")) - {index}
+
+
+@pytest.mark.parametrize("document", written(), ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_a_test_that_a_document_names_is_there(document):
     for path, name in _TEST.findall(document.read_text()):
         text = (REPOSITORY / path).read_text()
