@@ -10,10 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def template(folder: Path) -> Callable[[str], Path]:
 
 @dataclass(frozen=True)
 class Call:
-    """One system call of the main thread."""
+    """One system call of the thread that made the verb."""
 
     name: str
     #: Its number among the calls of this name, from 1, as strace's ``when=`` counts.
@@ -108,7 +107,57 @@ class Traced:
 
     def verb(self, *names: str) -> list[Call]:
         """The calls between the marks, all or those of these names."""
-        return [c for c in self.calls if c.in_verb and (not names or c.name in names)]
+        calls = (call for call in self.calls if call.in_verb and call.name != MARK)
+        return [call for call in calls if not names or call.name in names]
+
+
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+
+
+class Held:
+    """A child whose verb is about to start, in the hands of strace."""
+
+    def __init__(self, command: list[str], strace: list[str], log: Path) -> None:
+        self.log = log
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            env={**os.environ, **ENVIRONMENT},
+        )
+        self.told = self.process.stdout.readline()
+        if not self.told:
+            pytest.fail(f"it ended before its verb: {self.process.communicate()[1]}")
+        thread = json.loads(self.told)["thread"]
+        self.strace = subprocess.Popen(
+            [*strace, "-o", str(log), "-p", str(thread)], stderr=pipe, text=True
+        )
+        attached = self.strace.stderr.readline()
+        if "attached" not in attached:
+            self.end()
+            pytest.fail(f"strace did not get hold of it: {attached}")
+
+    def finish(self) -> Traced:
+        """Wait until it has ended."""
+        stdout, stderr = self.process.communicate(timeout=SECONDS)
+        self.strace.communicate(timeout=SECONDS)
+        calls = parse(self.log.read_text(errors="replace"))
+        return Traced(self.process.returncode, self.told + stdout, stderr, calls)
+
+    def go(self) -> None:
+        """Let the verb start."""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        """End it, wherever it is."""
+        for process in (self.process, self.strace):
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
 
 class Tracer:
@@ -118,35 +167,48 @@ class Tracer:
         self._program = program
         self._logs = logs
 
-    def command(self, log: Path, inject: str | None) -> list[str]:
+    def _command(self, inject: str | None) -> list[str]:
         calls = ",".join((*CHANGING, *LOOKING, MARK))
-        options = ["-f", "-qq", "-y", "-s", "8", "-o", str(log), "-e", f"trace={calls}"]
-        if inject is None or "signal=" not in inject:
-            # Faster; but with it strace does not deliver the signals it is to inject.
-            options.append("--seccomp-bpf")
-        return [self._program, *options, *(["-e", f"inject={inject}"] if inject else [])]
+        faults = ["-e", f"inject={inject}"] if inject else []
+        return [self._program, "-y", "-s", "8", "-e", f"trace={calls}", *faults]
 
-    def run(self, command: list[str], *, inject: str | None = None) -> Traced:
-        """Run to the end, with a fault if one is given."""
+    def _log(self) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self._logs)
         os.close(descriptor)
+        return Path(name)
+
+    def hold(self, command: list[str], *, inject: str | None = None) -> Held:
+        """Start a child, and get hold of the thread that is to make its verb."""
+        return Held(command, self._command(inject), self._log())
+
+    def run(self, command: list[str], *, inject: str | None = None) -> Traced:
+        """Run a child with a verb to its end, with a fault in the verb if one is given."""
+        held = self.hold(command, inject=inject)
+        try:
+            held.go()
+            return held.finish()
+        finally:
+            held.end()
+
+    def run_all(self, command: list[str], inject: str) -> Traced:
+        """Run a program with a fault from its first call on."""
+        log = self._log()
         process = subprocess.run(
-            [*self.command(Path(name), inject), *command],
+            [*self._command(inject), "-f", "-qq", "-o", str(log), *command],
             capture_output=True,
             text=True,
             timeout=SECONDS,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
+            env={**os.environ, **ENVIRONMENT},
         )
-        calls = parse(Path(name).read_text(errors="replace"))
+        calls = parse(log.read_text(errors="replace"))
         return Traced(process.returncode, process.stdout, process.stderr, calls)
 
 
-_LINE = re.compile(r"(\d+) +(\w+)\((.*)")
+_LINE = re.compile(r"(?:\d+ +)?(\w+)\((.*)")
 
 
 def parse(log: str) -> tuple[Call, ...]:
-    """The main thread's calls in a log of strace."""
-    main: str | None = None
+    """The calls in a log of strace."""
     counts: Counter[str] = Counter()
     marks = 0
     calls = []
@@ -154,13 +216,8 @@ def parse(log: str) -> tuple[Call, ...]:
         match = _LINE.match(line)
         if match is None:
             continue
-        process, name, rest = match.groups()
-        main = main or process
-        if process != main:
-            continue
-        if name == MARK:
-            marks += 1
-            continue
+        name, rest = match.groups()
+        marks += name == MARK
         counts[name] += 1
         calls.append(Call(name, counts[name], f"{name}({rest}", in_verb=marks == 1))
     return tuple(calls)
@@ -217,91 +274,42 @@ def fresh(root: Path) -> Callable[..., None]:
 class Stopped:
     """A child that stands still at a system call until told to go on."""
 
-    def __init__(self, strace: subprocess.Popen[str], pid: int) -> None:
-        self._strace = strace
-        self._pid = pid
+    def __init__(self, held: Held) -> None:
+        self._held = held
 
     def go_on(self) -> dict[str, object]:
         """Let it run to its end; what it said."""
-        os.kill(self._pid, signal.SIGCONT)
-        output, error = self._strace.communicate(timeout=SECONDS)
-        assert self._strace.returncode == 0, error
-        outcome: dict[str, object] = json.loads(output)
+        self._held.process.send_signal(signal.SIGCONT)
+        traced = self._held.finish()
+        assert traced.returncode == 0, traced.stderr
+        outcome: dict[str, object] = json.loads(traced.stdout.splitlines()[-1])
         return outcome
-
-
-def stopped_at(log: Path, process: subprocess.Popen[str]) -> tuple[int, str] | None:
-    """The process that stands still, and its last call; None: it does not."""
-    pause = threading.Event()
-    for _ in range(SECONDS * 20):
-        over = process.poll() is not None
-        lines = log.read_text().splitlines() if log.exists() else []
-        if any("stopped by SIGSTOP" in line for line in lines):
-            pid = lines[0].split()[0]
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            if state in ("T", "t"):
-                calls = [c for line in lines if (c := _LINE.match(line)) and c[1] == pid]
-                return int(pid), calls[-1][0]
-        if over:
-            return None
-        # Nothing tells when another process stops: look, a bounded time.
-        pause.wait(0.01)
-    return None
-
-
-def end(strace: subprocess.Popen[str], log: Path) -> None:
-    """End strace, and before it the process that it watches."""
-    if strace.poll() is None:
-        if log.exists() and (lines := log.read_text().splitlines()):
-            with suppress(ProcessLookupError):
-                os.kill(int(lines[0].split()[0]), signal.SIGKILL)
-        strace.kill()
-    strace.communicate()
 
 
 @pytest.fixture
 def stop_at(
-    strace: Tracer, child: Callable[..., list[str]], tmp_path: Path
+    strace: Tracer, child: Callable[..., list[str]]
 ) -> Callable[..., AbstractContextManager[Stopped]]:
     """Run a verb up to the call that matches, and stop there."""
-
-    def start(
-        command: list[str], call: str, text: str, prepare: Callable[[], object]
-    ) -> subprocess.Popen[str]:
-        plain = strace.run(command)
-        assert plain.returncode == 0, plain.stderr
-        numbers = [c.ordinal for c in plain.verb(call) if text in c.text]
-        assert len(numbers) == 1, "\n".join(c.text for c in plain.verb())
-        prepare()
-        inject = f"{call}:signal=SIGSTOP:when={numbers[0]}"
-        return subprocess.Popen(
-            [*strace.command(tmp_path / "stopped", inject), *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
-        )
 
     @contextmanager
     def run(
         root: Path, verb: str, call: str, text: str, prepare: Callable[[], object]
     ) -> Iterator[Stopped]:
         command = child("stop_and_go.py", root, verb)
-        # The number of a call may differ from one run to the next, as threads come and go:
-        # then once more.
-        for _ in range(10):
-            prepare()
-            (tmp_path / "stopped").unlink(missing_ok=True)
-            process = None
-            try:
-                process = start(command, call, text, prepare)
-                stopped = stopped_at(tmp_path / "stopped", process)
-                if stopped and call in stopped[1] and text in stopped[1]:
-                    yield Stopped(process, stopped[0])
-                    return
-            finally:
-                if process is not None:
-                    end(process, tmp_path / "stopped")
-        pytest.fail(f"{verb} could not be stopped at {call} {text}")
+        prepare()
+        plain = strace.run(command)
+        assert plain.returncode == 0, plain.stderr
+        numbers = [c.ordinal for c in plain.verb(call) if text in c.text]
+        assert len(numbers) == 1, "\n".join(c.text for c in plain.verb())
+        prepare()
+        held = strace.hold(command, inject=f"{call}:signal=SIGSTOP:when={numbers[0]}")
+        try:
+            held.go()
+            _, status = os.waitpid(held.process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), "it ended instead"
+            yield Stopped(held)
+        finally:
+            held.end()
 
     return run

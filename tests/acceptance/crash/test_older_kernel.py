@@ -32,7 +32,7 @@ def test_a_symlink_in_place_of_a_shard_is_not_followed_where_openat2_is_missing(
     (outside / "task.json").write_text('{"payload": "secret"}')
     (root / "pending" / hashlib.sha256(b"bait").hexdigest()[:2]).symlink_to(outside.parent)
     command = [sys.executable, "-c", CANCEL, str(root)]
-    traced = strace.run(command, inject="openat2:error=ENOSYS")
+    traced = strace.run_all(command, "openat2:error=ENOSYS")
     assert traced.returncode == 0, traced.stderr
     assert any(call.injected for call in traced.calls)
     assert traced.stdout.strip() in ("TaskNotFound", "WrongState", "QueueUnavailable")

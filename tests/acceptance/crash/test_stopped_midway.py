@@ -73,13 +73,13 @@ def test_a_process_that_stood_still_beyond_its_lease_is_refused_when_it_acks(
 ) -> None:
     fresh()
     slow = subprocess.Popen(
-        child("stop_and_go.py", root, "ack_when_told"),
+        child("stop_and_go.py", root, "ack"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        assert slow.stdout.readline() == "ready\n"
+        assert "thread" in json.loads(slow.stdout.readline())
         slow.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, slow.pid, os.WSTOPPED)
         assert FileQueue(root).claim("too soon") is None, "a stopped process still holds its lease"

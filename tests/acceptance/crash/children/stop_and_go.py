@@ -2,14 +2,17 @@
 
     stop_and_go.py FOLDER VERB
 
-Standard output: a line of JSON with what came of it.
+Standard output, in JSON: a line with the thread that waits for a line on standard input, and
+one with what came of it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +21,6 @@ from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
 from dfq.testing import FakeClock, SeededChance
-
 
 #: It stands still: how often a shard is read again depends on the time, and with that the
 #: number of a call.
@@ -32,7 +34,7 @@ class Slow:
         self.queue = FileQueue(folder, chance=SeededChance(3), clock=CLOCK, policy=policy)
         self.queue.get("target")
         self.lease: Lease | None = None
-        if verb in ("ack", "ack_when_told", "nack"):
+        if verb in ("ack", "nack"):
             self.lease = self.queue.claim("slow", lease_seconds=600)
         self.verb: Callable[[], object] = getattr(self, verb)
 
@@ -44,11 +46,6 @@ class Slow:
         assert self.lease is not None
         self.queue.ack(self.lease, "slow")
         return self.lease.fence
-
-    def ack_when_told(self) -> object:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        return self.ack()
 
     def nack(self) -> object:
         assert self.lease is not None
@@ -76,6 +73,10 @@ class Slow:
         return FileQueue(Path(self.folder, "new"), clock=CLOCK).push(1, id="first").id
 
 
+def say(value: object) -> None:
+    os.write(1, json.dumps(value).encode() + b"\n")
+
+
 def stay_on_one_core() -> None:
     """With several, threads share the reading of shards as it comes, and a call has another
     number in the next run. As many threads are used as there are cores to be had."""
@@ -83,16 +84,39 @@ def stay_on_one_core() -> None:
     os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
 
 
+def between_marks(
+    verb: Callable[[], dict[str, object]], told: dict[str, object]
+) -> dict[str, object]:
+    """Run in a thread of its own, of which strace gets hold before it is told to go: so the
+    number of a call does not depend on what went before."""
+    outcomes = []
+
+    def run() -> None:
+        # Where only parents may trace: allow anybody (PR_SET_PTRACER, PR_SET_PTRACER_ANY).
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
+        say({**told, "thread": threading.get_native_id()})
+        os.read(0, 10)
+        os.getpgid(0)
+        outcomes.append(verb())
+        os.getpgid(0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return outcomes[0]
+
+
 def main() -> None:
     stay_on_one_core()
     slow = Slow(*sys.argv[1:])
-    os.getpgid(0)
-    try:
-        outcome: dict[str, object] = {"done": slow.verb()}
-    except DfqError as error:
-        outcome = {"error": type(error).__name__}
-    os.getpgid(0)
-    print(json.dumps(outcome))
+
+    def outcome() -> dict[str, object]:
+        try:
+            return {"done": slow.verb()}
+        except DfqError as error:
+            return {"error": type(error).__name__}
+
+    say(between_marks(outcome, {}))
 
 
 if __name__ == "__main__":
