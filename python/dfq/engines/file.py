@@ -53,8 +53,8 @@ from dfq.task import NewTask, check_id
 
 T = TypeVar("T")
 
-#: A task.json is its payload, its envelope and its history.
-_ENVELOPE_BYTES = 262_144
+#: A task.json is its payload, its history (512 KiB at most) and the rest of its envelope.
+_ENVELOPE_BYTES = 655_360
 #: Without inotify (network file systems, macOS) a waiting worker looks this often.
 _POLL_SECONDS = 1.0
 

@@ -15,6 +15,8 @@ pub const VERSION: u32 = 1;
 pub const NORMAL_PRIORITY: i16 = 50;
 /// The history keeps this many errors, the latest.
 const MAX_ERRORS: usize = 20;
+/// And no more than so many bytes of them: a history must not make its task too large to read.
+pub const MAX_HISTORY_BYTES: usize = 512 * 1024;
 
 /// One entry in a task's history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,6 +180,15 @@ impl Envelope {
         self.errors.push(error);
         let surplus = self.errors.len().saturating_sub(MAX_ERRORS);
         self.errors.drain(..surplus);
+        let mut bytes: Vec<usize> = self
+            .errors
+            .iter()
+            .map(|error| serde_json::to_vec(error).map_or(0, |json| json.len() + 1))
+            .collect();
+        while bytes.iter().sum::<usize>() > MAX_HISTORY_BYTES && bytes.len() > 1 {
+            bytes.remove(0);
+            self.errors.remove(0);
+        }
     }
 
     /// Deliveries before it fails.

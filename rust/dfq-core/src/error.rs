@@ -58,6 +58,7 @@ pub struct Error {
     pub kind: Kind,
     /// What happened, for a person.
     pub message: String,
+    out_of_handles: bool,
 }
 
 /// The result of everything here.
@@ -69,7 +70,13 @@ impl Error {
         Error {
             kind,
             message: message.into(),
+            out_of_handles: false,
         }
+    }
+
+    /// Whether it would help to close files.
+    pub fn is_out_of_handles(&self) -> bool {
+        self.out_of_handles
     }
 
     /// A failed system call: what was tried, on what.
@@ -92,7 +99,9 @@ impl Error {
             _ => (Kind::Unavailable, "check the folder"),
         };
         let reason = std::io::Error::from(errno);
-        Error::new(kind, format!("can't {doing} {on}: {reason}; {advice}"))
+        let mut error = Error::new(kind, format!("can't {doing} {on}: {reason}; {advice}"));
+        error.out_of_handles = matches!(errno, Errno::MFILE | Errno::NFILE);
+        error
     }
 }
 

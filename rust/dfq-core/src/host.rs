@@ -1,24 +1,36 @@
 //! Who this process is, and whether another one is still alive.
 
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Once;
 
 static PID: AtomicU32 = AtomicU32::new(0);
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn note_pid() {
+extern "C" fn note_process() {
     PID.store(std::process::id(), Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+fn heed_forks() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        // SAFETY: the handler stores numbers, which is safe in a child with one thread.
+        unsafe { libc::pthread_atfork(None, None, Some(note_process)) };
+        note_process();
+    });
 }
 
 /// This process's number. Asked of the kernel once, and again in a forked child.
 pub fn pid() -> u32 {
-    static START: Once = Once::new();
-    START.call_once(|| {
-        // SAFETY: the handler stores a number, which is safe in a child with one thread.
-        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
-        note_pid();
-    });
+    heed_forks();
     PID.load(Ordering::Relaxed)
+}
+
+/// Grows with every fork on the way to this process.
+pub fn generation() -> u64 {
+    heed_forks();
+    GENERATION.load(Ordering::Relaxed)
 }
 
 /// What a lease says about its holder's process, so that others can tell whether it lives.

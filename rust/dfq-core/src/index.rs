@@ -304,8 +304,12 @@ impl Index {
                 true
             }
             Some((slot, false)) => {
+                // Another task of the same id may have come: nothing is known about it.
                 let entry = Ref::new(shard, slot);
-                if self.place(entry) != Place::Ready {
+                let e = self.entry_mut(entry);
+                let known = e.place == Place::Ready && e.group == UNREAD;
+                (e.priority, e.group) = (NORMAL_PRIORITY, UNREAD);
+                if !known {
                     self.set_ready(entry);
                 }
                 false
@@ -531,6 +535,23 @@ impl Index {
     /// The shards of the tasks that others wait for.
     pub fn awaited(&self) -> impl Iterator<Item = &str> {
         self.blocked.keys().map(String::as_str)
+    }
+
+    /// Has another look soon at the delayed entries of a shard in which something happened, for
+    /// when nobody tells what: they may have been given a new time.
+    pub fn recheck_delayed(&mut self, shard: u8, wall_ms: i64) {
+        let slots = self.shards[usize::from(shard)].entries.len();
+        for slot in 0..slots {
+            let entry = Ref::new(shard, slot);
+            if self.place(entry) == Place::Delayed {
+                self.set_delayed(entry, wall_ms);
+            }
+        }
+    }
+
+    /// Whether anything may be worth a try.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Makes the foreign-leased entries of a shard ready for another look: one was given back.

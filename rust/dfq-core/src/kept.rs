@@ -42,6 +42,11 @@ impl KeptLeases {
         });
     }
 
+    /// Stops keeping all. True: there were some.
+    pub fn clear(&self) -> bool {
+        !std::mem::take(&mut *self.0.lock()).is_empty()
+    }
+
     /// Stops keeping a lease.
     pub fn drop_lease(&self, key: &LeaseKey<'_>) {
         drop(self.take(key));

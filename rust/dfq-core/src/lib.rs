@@ -7,6 +7,7 @@ pub mod archive;
 pub mod chance;
 pub mod envelope;
 pub mod error;
+mod forked;
 pub mod host;
 pub mod id;
 pub mod index;

@@ -8,16 +8,18 @@
 //! every queue on it, and a mutex per byte stands in front of the kernel's lock.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::fs::{self, AtFlags, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
-use crate::{host, sys};
+use crate::forked::PerProcess;
+use crate::sys;
 
 /// The lock that guards pushes with dependencies; the others are shards.
 pub const GRAPH: usize = 256;
@@ -34,16 +36,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One lock file, open once in this process.
 pub struct LockFile {
     file: OwnedFd,
+    key: (u64, u64),
     writable: bool,
-    pid: u32,
     threads: Vec<Mutex<()>>,
 }
 
 type Registry = Mutex<HashMap<(u64, u64), Arc<LockFile>>>;
 
+/// A forked child starts an empty one; its parent's handles stay open, unused: closing one would
+/// drop the child's own locks on the file.
 fn registry() -> &'static Registry {
-    static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(Registry::default)
+    static REGISTRY: PerProcess<Registry> = PerProcess::new();
+    match REGISTRY.get_or_make(|| Ok::<_, Infallible>(Registry::default())) {
+        Ok(registry) => registry,
+        Err(never) => match never {},
+    }
 }
 
 // st_dev and st_ino differ in width between systems.
@@ -57,10 +64,9 @@ impl LockFile {
     /// just opening it, and closing would drop that one's locks.
     pub fn of(root: BorrowedFd<'_>) -> Result<Arc<LockFile>> {
         let failed = |errno| Error::io("open", "lock", errno);
-        let pid = host::pid();
         let mut known = registry().lock();
         if let Ok(stat) = fs::statat(root, "lock", AtFlags::SYMLINK_NOFOLLOW) {
-            if let Some(lock) = known.get(&key(&stat)).filter(|lock| lock.pid == pid) {
+            if let Some(lock) = known.get(&key(&stat)) {
                 return Ok(Arc::clone(lock));
             }
         }
@@ -77,26 +83,29 @@ impl LockFile {
         };
         if known.len() >= MOST_IDLE {
             // Nobody can hold a lock of a file that no queue uses, so closing it drops none.
-            known.retain(|_, lock| Arc::strong_count(lock) > 1 || lock.pid != pid);
+            known.retain(|_, lock| Arc::strong_count(lock) > 1);
         }
         let key = key(&fs::fstat(&file).map_err(failed)?);
+        if let Some(lock) = known.get(&key) {
+            // Made by somebody between our look and our open. Closing a second handle would
+            // drop the locks of the first, so it stays open.
+            std::mem::forget(file);
+            return Ok(Arc::clone(lock));
+        }
         let threads = (0..COUNT).map(|_| Mutex::new(())).collect();
         let lock = Arc::new(LockFile {
             file,
+            key,
             writable,
-            pid,
             threads,
         });
-        // A parent's entry stays alive: dropping it would close its handle.
-        if let Some(inherited) = known.insert(key, Arc::clone(&lock)) {
-            std::mem::forget(inherited);
-        }
+        known.insert(key, Arc::clone(&lock));
         Ok(lock)
     }
 
-    /// Whether this handle belongs to the running process, not to one it was forked from.
-    pub fn is_ours(&self) -> bool {
-        self.pid == host::pid()
+    /// Whether this is (still) the file that others lock in this folder.
+    pub fn stands_in(&self, root: BorrowedFd<'_>) -> bool {
+        fs::statat(root, "lock", AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| key(&s) == self.key)
     }
 
     /// Whether locks can be taken at all: not on a read-only disk.
@@ -105,7 +114,7 @@ impl LockFile {
     }
 
     /// Takes lock number `which`, waiting a bounded time.
-    pub fn take(&self, which: usize) -> Result<Guard<'_>> {
+    pub fn take(self: Arc<Self>, which: usize) -> Result<Guard> {
         if !self.writable {
             return Err(Error::io("change", "the queue", Errno::ROFS));
         }
@@ -115,16 +124,38 @@ impl LockFile {
                 "another thread holds a lock of the queue; try again",
             )
         })?;
+        // The guard unlocks it again: it can't borrow from the Arc it holds.
+        std::mem::forget(thread);
+        let guard = Guard {
+            lock: self,
+            which,
+            locked: false,
+        };
+        guard.wait()
+    }
+}
+
+/// A lock held until dropped.
+pub struct Guard {
+    lock: Arc<LockFile>,
+    which: usize,
+    locked: bool,
+}
+
+impl Guard {
+    /// The file the lock is on.
+    pub fn file(&self) -> &LockFile {
+        &self.lock
+    }
+
+    fn wait(mut self) -> Result<Guard> {
         let mut pause = Duration::from_micros(20);
         let mut waited = Duration::ZERO;
         loop {
-            match self.fcntl(libc::F_SETLK, libc::F_WRLCK, which) {
+            match self.lock.fcntl(libc::F_SETLK, libc::F_WRLCK, self.which) {
                 Ok(_) => {
-                    return Ok(Guard {
-                        lock: self,
-                        which,
-                        _thread: thread,
-                    })
+                    self.locked = true;
+                    return Ok(self);
                 }
                 Err(errno) if errno == libc::EAGAIN || errno == libc::EACCES => {}
                 Err(libc::EINTR) => continue,
@@ -134,14 +165,16 @@ impl LockFile {
                 }
             }
             if waited >= PATIENCE {
-                return Err(self.busy(which));
+                return Err(self.lock.busy(self.which));
             }
             std::thread::sleep(pause);
             waited += pause;
             pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
+}
 
+impl LockFile {
     fn busy(&self, which: usize) -> Error {
         let holder = self
             .fcntl(libc::F_GETLK, libc::F_WRLCK, which)
@@ -177,17 +210,14 @@ impl LockFile {
     }
 }
 
-/// A lock held until dropped.
-pub struct Guard<'a> {
-    lock: &'a LockFile,
-    which: usize,
-    _thread: MutexGuard<'a, ()>,
-}
-
-impl Drop for Guard<'_> {
+impl Drop for Guard {
     fn drop(&mut self) {
-        // Unlocking a byte we hold can't fail; were it to, the lock ends with the process.
-        let _ = self.lock.fcntl(libc::F_SETLK, libc::F_UNLCK, self.which);
+        if self.locked {
+            // Unlocking a byte we hold can't fail; were it to, the lock ends with the process.
+            let _ = self.lock.fcntl(libc::F_SETLK, libc::F_UNLCK, self.which);
+        }
+        // SAFETY: take() locked it and forgot its guard, for this one to unlock.
+        unsafe { self.lock.threads[self.which].force_unlock() };
     }
 }
 

@@ -11,7 +11,6 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::host;
 use crate::id;
 use crate::index::{Index, Place, Ref};
 use crate::root::{Area, Layout, Root};
@@ -28,6 +27,9 @@ const COARSE_TICK_MS: i64 = 2_500;
 const LEAST_POLL_MS: i64 = 25;
 /// With inotify, the mtimes are still compared this often, in case an event was missed.
 const SAFETY_POLL_MS: i64 = 30_000;
+
+/// Without inotify, a delayed task in a shard that changed is looked at again after this time.
+const DELAYED_CHECK_MS: i64 = 5_000;
 
 #[derive(Clone, Copy, Default)]
 struct View {
@@ -50,6 +52,21 @@ impl View {
             view.settled = age_ms >= view.tick_ms();
         }
         view
+    }
+
+    /// Whether a directory must be read (again), which the caller then does.
+    fn moved(&mut self, root: &Root, path: &str, now: Now) -> Result<bool> {
+        let mtime = match fs::statat(root.fd(), path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(mtime_of(&stat)),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(Error::io("look at", path, errno)),
+        };
+        if mtime.is_none() || (self.settled && self.mtime == mtime) {
+            return Ok(false);
+        }
+        let stamps = (!root.is_network()).then(sys::file_clock);
+        *self = View::new(mtime, stamps, now);
+        Ok(true)
     }
 
     fn tick_ms(&self) -> i64 {
@@ -79,8 +96,11 @@ pub struct Pending {
     pub index: Index,
     /// What a scan found that can't be a task; to be set aside.
     pub foreign: Vec<Foreign>,
+    /// Tasks that stand directly below pending/ though there are shards; to be moved.
+    pub strays: Vec<String>,
     views: Vec<View>,
     lanes: View,
+    top: View,
     watch: Option<Watch>,
     watch_tried: bool,
     started: bool,
@@ -88,7 +108,6 @@ pub struct Pending {
     /// Whether `paused` is there, as long as the kernel would tell of a change.
     paused: Option<bool>,
     looked_boot_ms: i64,
-    pid: u32,
 }
 
 impl Pending {
@@ -97,7 +116,9 @@ impl Pending {
         Pending {
             index: Index::new(root.shard_count()),
             foreign: Vec::new(),
+            strays: Vec::new(),
             lanes: View::default(),
+            top: View::default(),
             views: vec![View::default(); root.shard_count()],
             watch: None,
             watch_tried: false,
@@ -105,7 +126,6 @@ impl Pending {
             eager: false,
             paused: None,
             looked_boot_ms: 0,
-            pid: host::pid(),
         }
     }
 
@@ -131,10 +151,6 @@ impl Pending {
 
     /// Takes in what changed. `thorough`: nothing is left to claim, so look properly.
     pub fn refresh(&mut self, root: &Root, now: Now, thorough: bool) -> Result<()> {
-        if self.pid != host::pid() {
-            // A fork shares the parent's inotify queue: its events would be stolen.
-            *self = Pending::new(root);
-        }
         if !self.started {
             self.start(root, now)?;
             return self.read_unread(root, false);
@@ -159,6 +175,7 @@ impl Pending {
 
     fn start(&mut self, root: &Root, now: Now) -> Result<()> {
         self.check_lanes(root, now)?;
+        self.find_strays(root, now)?;
         self.looked_boot_ms = now.boot_ms;
         let all: Vec<u8> = (0..root.shard_count()).map(|shard| shard as u8).collect();
         self.read_shards(root, &all, now, true)?;
@@ -176,6 +193,15 @@ impl Pending {
         self.watch_tried = true;
         // No inotify left (limits) or none at all: poll.
         self.watch = Watch::new().ok();
+        self.watch_all(root);
+        self.check_lanes(root, now)?;
+        self.index.unblock_all();
+        self.looked_boot_ms = i64::MIN / 2;
+        Ok(true)
+    }
+
+    /// Watches everything, again if it was watched before and deleted since.
+    fn watch_all(&mut self, root: &Root) {
         self.watch_top(root, Target::Root, ".");
         self.watch_top(root, Target::Lanes, "lanes");
         if root.layout() == Layout::Sharded {
@@ -186,10 +212,6 @@ impl Pending {
             let path = root.shard_path(Area::Pending, shard);
             self.watch_top(root, Target::Pending(shard), &path);
         }
-        self.check_lanes(root, now)?;
-        self.index.unblock_all();
-        self.looked_boot_ms = i64::MIN / 2;
-        Ok(true)
     }
 
     fn watch_top(&mut self, root: &Root, target: Target, path: &str) {
@@ -226,6 +248,8 @@ impl Pending {
                         let path = root.shard_path(Area::Pending, shard);
                         self.watch_top(root, Target::Pending(shard), &path);
                         look = true;
+                    } else {
+                        self.note_stray(&name);
                     }
                 }
                 Event::Came(Target::Completed(_), name) => {
@@ -237,9 +261,18 @@ impl Pending {
                     }
                 }
                 Event::Came(Target::Lanes, _) => self.eager = true,
-                Event::Came(Target::Root, _) => self.paused = None,
+                Event::Came(Target::Root, name) => {
+                    self.paused = None;
+                    if name == b"pending" || name == b"lanes" {
+                        self.watch_all(root);
+                        self.check_lanes(root, now)?;
+                        look = true;
+                    }
+                }
                 Event::Overflow => {
                     self.distrust();
+                    self.watch_all(root);
+                    self.find_strays(root, now)?;
                     self.index.unblock_all();
                     self.check_lanes(root, now)?;
                     look = true;
@@ -249,29 +282,41 @@ impl Pending {
         Ok(look)
     }
 
+    /// Looks for tasks that a script put directly below pending/.
+    fn find_strays(&mut self, root: &Root, now: Now) -> Result<()> {
+        if root.layout() == Layout::Flat || !self.top.moved(root, "pending", now)? {
+            return Ok(());
+        }
+        let failed = |errno| Error::io("read", "pending", errno);
+        let dir = match sys::open_dir(root.fd(), "pending") {
+            Ok(dir) => dir,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        sys::each_entry(&dir, |name, _| self.note_stray(name)).map_err(failed)
+    }
+
+    fn note_stray(&mut self, name: &[u8]) {
+        if let Ok(id) = std::str::from_utf8(name) {
+            if id::is_valid(name) && id::shard_from_name(name).is_none() {
+                self.strays.push(id.to_owned());
+            }
+        }
+    }
+
     /// Forgets that any shard was read.
     fn distrust(&mut self) {
         self.views.fill(View::default());
         self.lanes = View::default();
+        self.top = View::default();
     }
 
     /// Whether lanes/ has anything in it: a priority other than normal is in use.
     fn check_lanes(&mut self, root: &Root, now: Now) -> Result<()> {
+        if self.eager || !self.lanes.moved(root, "lanes", now)? {
+            return Ok(());
+        }
         let failed = |errno| Error::io("read", "lanes", errno);
-        if self.eager {
-            return Ok(());
-        }
-        let mtime = match fs::statat(root.fd(), "lanes", AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(mtime_of(&stat)),
-            // Derived: it may have been deleted.
-            Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(failed(errno)),
-        };
-        if self.lanes.settled && self.lanes.mtime == mtime {
-            return Ok(());
-        }
-        let stamps = (!root.is_network()).then(sys::file_clock);
-        self.lanes = View::new(mtime, stamps, now);
         match sys::open_dir(root.fd(), "lanes") {
             Ok(dir) => sys::each_entry(&dir, |_, _| self.eager = true).map_err(failed),
             Err(Errno::NOENT) => Ok(()),
@@ -283,8 +328,9 @@ impl Pending {
     fn compare_mtimes(&mut self, root: &Root, now: Now) -> Result<()> {
         self.looked_boot_ms = now.boot_ms;
         self.paused = None;
+        self.check_lanes(root, now)?;
         if self.watch.is_none() {
-            self.check_lanes(root, now)?;
+            self.find_strays(root, now)?;
             self.index.unblock_all();
         }
         let mut moved = Vec::new();
@@ -313,6 +359,10 @@ impl Pending {
         }
         for shard in &moved {
             self.index.recheck_shard(*shard);
+            if self.watch.is_none() {
+                let soon = now.wall_ms + DELAYED_CHECK_MS;
+                self.index.recheck_delayed(*shard, soon);
+            }
         }
         self.read_shards(root, &moved, now, false)
             .inspect_err(|_| self.distrust())
@@ -338,8 +388,16 @@ impl Pending {
             let fresh = shard.replace_with(&listing.names);
             Ok((number, mtime, fresh, listing.foreign))
         });
+        let mut outcome = Ok(());
         for result in results {
-            let (number, mtime, fresh, foreign) = result?;
+            // Those that were read count, whatever became of the others.
+            let (number, mtime, fresh, foreign) = match result {
+                Ok(read) => read,
+                Err(error) => {
+                    outcome = Err(error);
+                    continue;
+                }
+            };
             if anew {
                 self.views[usize::from(number)] = View::new(mtime, stamps, now);
             }
@@ -349,7 +407,7 @@ impl Pending {
                 self.foreign.push(Foreign { path, reason });
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Reads the envelopes that are needed to put tasks in order: all of them once a priority

@@ -5,16 +5,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Kind, Result};
+use crate::forked::PerProcess;
 use crate::host::Identity;
 use crate::id;
-use crate::lock::{self, LockFile};
+use crate::lock::{self, Guard, LockFile};
 use crate::sys::{self, Content};
 
 /// Where a task stands.
@@ -51,7 +52,8 @@ impl Area {
 }
 
 /// How task directories are laid out below an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// `<area>/<shard>/<id>/`
     Sharded,
@@ -68,22 +70,26 @@ struct LayoutKeys {
     layout: Value,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct BootFile {
     boot_id: String,
     epoch: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layout: Option<Layout>,
 }
 
 /// Every boot starts its fences above those of earlier boots, so that claims lost in a power
 /// cut (they are not synced) can't lead to a fence being given twice.
 const FENCES_PER_BOOT: u64 = 1_000_000;
+/// So often a deleted lock file is replaced before that counts as a mistake.
+const MOST_LOCK_FILES: usize = 100;
 
 /// What belongs to the running process; made anew after a fork.
 pub struct ProcessPart {
     /// Who we are.
     pub me: Identity,
-    /// Our handle on the lock file.
-    pub locks: Arc<LockFile>,
+    /// Our handle on the lock file; another one if somebody deletes that.
+    locks: Mutex<Arc<LockFile>>,
 }
 
 /// An open queue folder.
@@ -93,7 +99,7 @@ pub struct Root {
     layout: Layout,
     network: bool,
     owner: u32,
-    process: RwLock<Arc<ProcessPart>>,
+    process: PerProcess<ProcessPart>,
     first_fence: u64,
     shard_made: [[AtomicBool; 256]; 3],
     scratch: AtomicU64,
@@ -128,21 +134,59 @@ impl Root {
             // Whoever made the folder may have been killed before its sync.
             sync_parent(Path::new(path))?;
         }
-        let layout = read_layout(handle.as_fd(), path)?;
-        let locks = LockFile::of(handle.as_fd())?;
-        let me = Identity::current();
-        let first_fence = first_fence_of_this_boot(&handle, &locks, &me)?;
-        Ok(Root {
+        let stated = read_layout(handle.as_fd(), path)?;
+        let mut root = Root {
             network: sys::is_network(&handle),
             owner: fs::fstat(&handle).map_err(failed("look at"))?.st_uid,
             path: path.to_owned(),
-            layout,
-            process: RwLock::new(Arc::new(ProcessPart { me, locks })),
-            first_fence,
+            layout: Layout::Sharded,
+            process: PerProcess::new(),
+            first_fence: 0,
             shard_made: std::array::from_fn(|_| std::array::from_fn(|_| AtomicBool::new(false))),
             scratch: AtomicU64::new(0),
             handle,
-        })
+        };
+        let boot = root.this_boot(stated)?;
+        root.layout = stated.or(boot.layout).unwrap_or(Layout::Sharded);
+        root.first_fence = boot.epoch.saturating_mul(FENCES_PER_BOOT);
+        Ok(root)
+    }
+
+    /// Counts boots in boot.json, durably; and fixes the layout there at the first use, so that
+    /// what a script drops into the folder later can't change it.
+    fn this_boot(&self, stated: Option<Layout>) -> Result<BootFile> {
+        let process = self.process()?;
+        let is_settled = |boot: &BootFile| {
+            boot.boot_id == process.me.boot_id && (stated.is_some() || boot.layout.is_some())
+        };
+        if let Some(boot) = read_boot(self.fd()).filter(is_settled) {
+            return Ok(boot);
+        }
+        let writable = process.locks.lock().is_writable();
+        let _guard = writable.then(|| self.lock(lock::QUEUE)).transpose()?;
+        let known = read_boot(self.fd());
+        if let Some(boot) = known.as_ref().filter(|boot| is_settled(boot)) {
+            return Ok(boot.clone());
+        }
+        let layout = match stated.or(known.as_ref().and_then(|boot| boot.layout)) {
+            Some(layout) => layout,
+            None => guess_layout(self.fd(), &self.path)?,
+        };
+        let epoch = match &known {
+            Some(boot) if boot.boot_id == process.me.boot_id => boot.epoch,
+            Some(boot) => boot.epoch + 1,
+            None => 0,
+        };
+        let boot = BootFile {
+            boot_id: process.me.boot_id.clone(),
+            epoch,
+            layout: Some(layout),
+        };
+        // On a read-only disk nothing can be claimed, so no fence is needed.
+        if writable {
+            write_boot(&self.handle, &boot).map_err(|e| Error::io("write", "boot.json", e))?;
+        }
+        Ok(boot)
     }
 
     /// The folder itself.
@@ -170,9 +214,9 @@ impl Root {
         self.network
     }
 
-    /// The least fence of this boot, minus one.
-    pub fn fence_floor(&self) -> u64 {
-        self.first_fence
+    /// The fence that comes after `last`; fences of this boot are above those of earlier ones.
+    pub fn next_fence(&self, last: u64) -> u64 {
+        last.max(self.first_fence).saturating_add(1)
     }
 
     /// Whether a directory of this owner may hold a task.
@@ -186,19 +230,35 @@ impl Root {
     }
 
     /// Who we are and our locks, as of this process.
-    pub fn process(&self) -> Result<Arc<ProcessPart>> {
-        let part = self.process.read();
-        if part.locks.is_ours() {
-            return Ok(Arc::clone(&part));
+    pub fn process(&self) -> Result<&ProcessPart> {
+        self.process.get_or_make(|| {
+            Ok(ProcessPart {
+                me: Identity::current(),
+                locks: Mutex::new(LockFile::of(self.fd())?),
+            })
+        })
+    }
+
+    /// Takes a lock of the queue: a shard, or one of those named in [`crate::lock`].
+    pub fn lock(&self, which: usize) -> Result<Guard> {
+        let process = self.process()?;
+        for _ in 0..MOST_LOCK_FILES {
+            let file = Arc::clone(&process.locks.lock());
+            let guard = file.take(which)?;
+            // People delete files called "lock". Who locks a deleted one excludes nobody.
+            if guard.file().stands_in(self.fd()) {
+                return Ok(guard);
+            }
+            drop(guard);
+            *process.locks.lock() = LockFile::of(self.fd())?;
         }
-        drop(part);
-        let fresh = ProcessPart {
-            me: Identity::current(),
-            locks: LockFile::of(self.fd())?,
-        };
-        let fresh = Arc::new(fresh);
-        *self.process.write() = Arc::clone(&fresh);
-        Ok(fresh)
+        Err(Error::new(
+            Kind::Busy,
+            format!(
+                "{}/lock is being deleted again and again; let it stand",
+                self.path
+            ),
+        ))
     }
 
     /// Whether somebody paused the queue.
@@ -281,12 +341,12 @@ impl Root {
     /// sweeper can tell whether its maker still lives.
     pub fn scratch_path(&self, nonce: &str) -> String {
         let count = self.scratch.fetch_add(1, Ordering::Relaxed);
-        let part = self.process.read();
-        let (namespace, start) = (
-            part.me.pid_namespace.unwrap_or(0),
-            part.me.pid_start.unwrap_or(0),
-        );
-        format!("tmp/{namespace}-{}-{start}-{nonce}-{count}", part.me.pid)
+        let (namespace, pid, start) = match self.process() {
+            Ok(ProcessPart { me, .. }) => (me.pid_namespace, me.pid, me.pid_start),
+            Err(_) => (None, crate::host::pid(), None),
+        };
+        let (namespace, start) = (namespace.unwrap_or(0), start.unwrap_or(0));
+        format!("tmp/{namespace}-{pid}-{start}-{nonce}-{count}")
     }
 
     /// Makes a file below `tmp/`, and `tmp/` itself if somebody deleted it.
@@ -371,11 +431,12 @@ fn sync_parent(path: &Path) -> Result<()> {
     synced.map_err(|errno| Error::io("sync", &parent.to_string_lossy(), errno))
 }
 
-fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
+/// The layout that queue.json states, if it does.
+fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Option<Layout>> {
     let wrong = |what: String| Error::new(Kind::Invalid, format!("{path}/queue.json: {what}"));
     let content = match sys::read_file(root, "queue.json", 1 << 20) {
         Ok(Content::Whole(content)) => content,
-        Ok(Content::Missing) => return guess_layout(root, path),
+        Ok(Content::Missing) => return Ok(None),
         Ok(Content::Foreign(what)) => return Err(wrong(what.into_owned())),
         Err(errno) => return Err(Error::io("read", &format!("{path}/queue.json"), errno)),
     };
@@ -402,16 +463,16 @@ fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
         ));
     }
     match &keys.layout {
-        Value::Null => Ok(Layout::Sharded),
-        Value::String(name) if name == "sharded" => Ok(Layout::Sharded),
-        Value::String(name) if name == "flat" => Ok(Layout::Flat),
+        Value::Null => Ok(None),
+        Value::String(name) if name == "sharded" => Ok(Some(Layout::Sharded)),
+        Value::String(name) if name == "flat" => Ok(Some(Layout::Flat)),
         other => Err(wrong(format!(
             "layout is {other}; it is \"sharded\" or \"flat\""
         ))),
     }
 }
 
-/// A folder without queue.json is flat if tasks stand directly below pending/.
+/// A folder whose layout nobody stated is flat if tasks stand directly below pending/.
 fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
     let failed = |errno| Error::io("read", &format!("{path}/pending"), errno);
     let pending = sys::open_dir(root, "pending").map_err(failed)?;
@@ -431,48 +492,23 @@ fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
     })
 }
 
-/// Counts boots in boot.json, durably, and returns where this boot's fences start.
-fn first_fence_of_this_boot(handle: &OwnedFd, locks: &LockFile, me: &Identity) -> Result<u64> {
+fn read_boot(root: BorrowedFd<'_>) -> Option<BootFile> {
+    match sys::read_file(root, "boot.json", 4096) {
+        Ok(Content::Whole(content)) => serde_json::from_slice(&content).ok(),
+        _ => None,
+    }
+}
+
+fn write_boot(handle: &OwnedFd, boot: &BootFile) -> rustix::io::Result<()> {
     let root = handle.as_fd();
-    let read = || -> Option<BootFile> {
-        match sys::read_file(root, "boot.json", 4096) {
-            Ok(Content::Whole(content)) => serde_json::from_slice(&content).ok(),
-            _ => None,
-        }
-    };
-    if let Some(boot) = read().filter(|b| b.boot_id == me.boot_id) {
-        return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
+    let bytes = serde_json::to_vec(boot).unwrap_or_default();
+    match fs::unlinkat(root, "tmp/boot.json", fs::AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
     }
-    let _guard = if locks.is_writable() {
-        Some(locks.take(lock::QUEUE)?)
-    } else {
-        None
-    };
-    let known = read();
-    if let Some(boot) = known.as_ref().filter(|b| b.boot_id == me.boot_id) {
-        return Ok(boot.epoch.saturating_mul(FENCES_PER_BOOT));
-    }
-    let epoch = known.map_or(0, |b| b.epoch + 1);
-    if !locks.is_writable() {
-        // Nothing can be claimed here, so no fence is needed.
-        return Ok(epoch.saturating_mul(FENCES_PER_BOOT));
-    }
-    let boot = BootFile {
-        boot_id: me.boot_id.clone(),
-        epoch,
-    };
-    let bytes = serde_json::to_vec(&boot).unwrap_or_default();
-    let write = || -> rustix::io::Result<()> {
-        match fs::unlinkat(root, "tmp/boot.json", fs::AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-        let file = sys::create_exclusive(root, "tmp/boot.json")?;
-        sys::write_all(&file, &bytes)?;
-        sys::sync(&file)?;
-        fs::renameat(root, "tmp/boot.json", root, "boot.json")?;
-        sys::sync(handle)
-    };
-    write().map_err(|e| Error::io("write", "boot.json", e))?;
-    Ok(epoch.saturating_mul(FENCES_PER_BOOT))
+    let file = sys::create_exclusive(root, "tmp/boot.json")?;
+    sys::write_all(&file, &bytes)?;
+    sys::sync(&file)?;
+    fs::renameat(root, "tmp/boot.json", root, "boot.json")?;
+    sys::sync(handle)
 }

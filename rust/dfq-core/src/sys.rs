@@ -108,6 +108,7 @@ fn read_opened(
         Err(Errno::NXIO | Errno::NODEV) => return foreign("is a socket or a device"),
         Err(errno) => return Err(errno),
     };
+    let too_large = || format!("has more than {limit} bytes, the limit of this queue");
     let mut content = Vec::with_capacity(2048);
     loop {
         let had = content.len();
@@ -124,10 +125,12 @@ fn read_opened(
             break;
         }
         if content.len() > limit {
-            let what = format!("has more than {limit} bytes, the limit of this queue");
-            return foreign(&what);
+            return foreign(&too_large());
         }
         content.reserve(content.len().max(2048));
+    }
+    if content.len() > limit {
+        return foreign(&too_large());
     }
     if content.is_empty() && !is_regular(&fd)? {
         return foreign("is not a regular file");
@@ -239,8 +242,9 @@ pub fn file_clock() -> (i64, i64) {
 /// Whether the file system is shared with other machines over a network.
 #[cfg(target_os = "linux")]
 pub fn is_network(fd: &OwnedFd) -> bool {
-    // NFS, SMB, SMB2/CIFS, 9p, FUSE (sshfs, s3fs…), Ceph, GlusterFS rides on FUSE, AFS, Lustre.
-    const NETWORK: [u64; 9] = [
+    // NFS, SMB, SMB2/CIFS, 9p, FUSE (sshfs, s3fs…), Ceph, GlusterFS rides on FUSE, AFS, Lustre;
+    // VirtualBox and VMware folders, GFS2, OCFS2, GPFS, BeeGFS.
+    const NETWORK: [u64; 15] = [
         0x6969,
         0x517b,
         0xfe53_4d42,
@@ -250,6 +254,12 @@ pub fn is_network(fd: &OwnedFd) -> bool {
         0x00c3_6400,
         0x5346_414f,
         0x0bd0_0bd0,
+        0x786f_4256,
+        0xbacb_acbc,
+        0x0116_1970,
+        0x7461_636f,
+        0x4750_4653,
+        0x1983_0326,
     ];
     fs::fstatfs(fd).is_ok_and(|s| NETWORK.contains(&(s.f_type as u64 & 0xffff_ffff)))
 }

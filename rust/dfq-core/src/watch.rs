@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -32,59 +33,98 @@ pub enum Event {
 }
 
 /// Ends every wait when told to.
-pub struct Bell {
+#[derive(Default)]
+pub struct Bell(Mutex<Waiters>);
+
+#[derive(Default)]
+struct Waiters {
+    /// It rang while nobody waited.
+    rung: bool,
+    waiting: Vec<Arc<Pipe>>,
+    idle: Vec<Arc<Pipe>>,
+}
+
+/// Pipes of waits that ended are used again, up to so many.
+const IDLE_PIPES: usize = 8;
+
+/// What one waiting thread is woken by.
+struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
 }
 
-impl Bell {
-    /// A bell that has not rung.
-    pub fn new() -> rustix::io::Result<Bell> {
-        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+impl Pipe {
+    fn new() -> rustix::io::Result<Pipe> {
         #[cfg(target_os = "linux")]
-        let (read, write) = rustix::pipe::pipe_with(flags)?;
-        #[cfg(not(target_os = "linux"))]
         let (read, write) = {
-            let _ = flags;
-            rustix::pipe::pipe()?
+            use rustix::pipe::PipeFlags;
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?
         };
-        Ok(Bell { read, write })
-    }
-
-    /// Ends the waits that are under way, or else the next one.
-    pub fn ring(&self) {
-        // A full pipe has rung already.
-        let _ = rustix::io::write(&self.write, b"!");
-    }
-
-    fn silence(&self) {
-        let mut buffer = [0u8; 64];
-        let _ = rustix::io::read(&self.read, &mut buffer[..]);
+        #[cfg(not(target_os = "linux"))]
+        let (read, write) = rustix::pipe::pipe()?;
+        Ok(Pipe { read, write })
     }
 }
 
-/// Waits until the bell rings, `fd` has something, or the time is up. True: not the time.
-pub fn wait(bell: &Bell, fd: Option<&Arc<OwnedFd>>, timeout_ms: i64) -> bool {
+impl Bell {
+    /// Ends the waits that are under way, or else the next one.
+    pub fn ring(&self) {
+        let mut waiters = self.0.lock();
+        waiters.rung = waiters.waiting.is_empty();
+        waiters.wake();
+    }
+
+    /// Ends the waits that are under way.
+    pub fn nudge(&self) {
+        self.0.lock().wake();
+    }
+
+    /// Waits until the bell rings, `fd` has something, or the time is up. True: not the time.
+    pub fn wait(&self, fd: Option<&Arc<OwnedFd>>, timeout_ms: i64) -> rustix::io::Result<bool> {
+        let pipe = {
+            let mut waiters = self.0.lock();
+            if std::mem::take(&mut waiters.rung) {
+                return Ok(true);
+            }
+            let pipe = match waiters.idle.pop() {
+                Some(pipe) => pipe,
+                None => Arc::new(Pipe::new()?),
+            };
+            waiters.waiting.push(Arc::clone(&pipe));
+            pipe
+        };
+        let woken = wait_for(&pipe, fd, timeout_ms);
+        let mut waiters = self.0.lock();
+        waiters.waiting.retain(|one| !Arc::ptr_eq(one, &pipe));
+        // One that was written to is not used again: what is in it would end the next wait.
+        if !woken && waiters.idle.len() < IDLE_PIPES {
+            waiters.idle.push(pipe);
+        }
+        Ok(woken)
+    }
+}
+
+impl Waiters {
+    fn wake(&mut self) {
+        for pipe in self.waiting.drain(..) {
+            // A new pipe has room for a byte.
+            let _ = rustix::io::write(&pipe.write, b"!");
+        }
+    }
+}
+
+fn wait_for(pipe: &Pipe, fd: Option<&Arc<OwnedFd>>, timeout_ms: i64) -> bool {
     let timeout_ms = timeout_ms.max(0);
     let timeout = Timespec {
         tv_sec: timeout_ms / 1000,
         tv_nsec: (timeout_ms % 1000 * 1_000_000) as _,
     };
-    let mut fds = vec![PollFd::new(&bell.read, PollFlags::IN)];
+    let mut fds = vec![PollFd::new(&pipe.read, PollFlags::IN)];
     if let Some(fd) = fd {
         fds.push(PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
     }
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(0) => false,
-        Ok(_) => {
-            if fds[0].revents().contains(PollFlags::IN) {
-                bell.silence();
-            }
-            true
-        }
-        // A signal: let the caller look around.
-        Err(_) => true,
-    }
+    // A signal ends it too: let the caller look around.
+    poll(&mut fds, Some(&timeout)) != Ok(0)
 }
 
 #[cfg(target_os = "linux")]

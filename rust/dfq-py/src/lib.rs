@@ -78,8 +78,8 @@ impl FileQueue {
     }
 
     #[getter]
-    fn is_watched(&self) -> bool {
-        self.core.is_watched()
+    fn is_watched(&self) -> PyResult<bool> {
+        self.core.is_watched().map_err(|e| self.told(e))
     }
 
     /// Returns, for each task, None if it was stored, or the area where its id is already.

@@ -87,9 +87,9 @@ def test_a_claim_and_ack_costs_a_few_calls_and_no_more_with_depth(filled, counte
     # open, fstat, create, open, read, close, write, fstat, close; and what leases beyond the 64
     # that are kept open cost: a close each
     assert claim <= 10, calls["claim"]
-    # lock, stat the lease, stamp, rename, unlock, close; a shard's first one makes its directory;
-    # a lease that was not kept open is opened and read
-    assert ack <= 8, calls["ack"]
+    # lock, stat the lock, stat the lease, stamp, rename, unlock, close; a shard's first one makes
+    # its directory; a lease that was not kept open is opened and read
+    assert ack <= 9, calls["ack"]
     for name in ("claim", "ack"):
         assert calls[name]["fsync"] == calls[name]["syncfs"] == 0, "only a push is synced"
         assert calls[name]["getdents64"] == 0
@@ -102,7 +102,7 @@ def test_one_claim_alone_costs_a_bounded_number_of_calls(filled, counted):
     )
     # The batch's calls, and a look at inotify.
     assert calls["claim"].total() <= 11, calls["claim"]
-    assert calls["ack"].total() <= 7, calls["ack"]
+    assert calls["ack"].total() <= 8, calls["ack"]
 
 
 def test_a_task_pushed_by_another_process_costs_no_scan(filled, counted):
@@ -118,6 +118,7 @@ def test_a_task_pushed_by_another_process_costs_no_scan(filled, counted):
 def test_an_idle_wait_makes_one_poll_however_long_it_lasts(filled, counted):
     calls = counted(
         "while queue.claim_many(100, 'w'): pass\n"
+        "queue.wait(0.01)\n"
         "mark('short'); queue.wait(0.01); mark('long'); queue.wait(0.5); mark('end')\n"
     )
     assert calls["short"] == calls["long"]

@@ -63,17 +63,37 @@ enum Try {
 impl FileQueue {
     /// Takes up to `limit` ready tasks, the highest priority first.
     pub fn claim(&self, request: &ClaimRequest, now: Now) -> Result<Vec<Claimed>> {
-        let mut pending = self.pending.lock();
+        let own = self.own()?;
+        let mut pending = own.pending.lock();
+        let mut won = Vec::new();
+        let outcome = self.claim_into(&mut won, &mut pending, request, now);
+        if pending.index.has_ready() {
+            // Another thread may have slept through the events that this one took in.
+            own.bell.nudge();
+        }
+        match outcome {
+            // What was won so far is ours: hand it out, the error will come again.
+            Err(error) if won.is_empty() => Err(error),
+            _ => Ok(won),
+        }
+    }
+
+    fn claim_into(
+        &self,
+        won: &mut Vec<Claimed>,
+        pending: &mut Pending,
+        request: &ClaimRequest,
+        now: Now,
+    ) -> Result<()> {
         pending.refresh(&self.root, now, false)?;
         if !request.filter.is_empty() {
             pending.read_unread(&self.root, true)?;
         }
-        self.promote(&mut pending, now)?;
+        self.promote(pending, now)?;
         if pending.is_paused(&self.root)? {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let me = &self.root.process()?.me;
-        let mut won = Vec::new();
         let mut looks = 0;
         while won.len() < request.limit {
             let Some(entry) = pending.index.pop(&request.filter, || self.chance.next()) else {
@@ -88,44 +108,94 @@ impl FileQueue {
                     2 => {}
                     _ => break,
                 }
-                self.promote(&mut pending, now)?;
+                self.promote(pending, now)?;
                 continue;
             };
             let id = pending.index.name(entry);
-            match self.try_claim(entry, &id, request, me, now) {
-                Ok(outcome) => self.note(&mut pending, entry, &id, outcome, &mut won, now)?,
-                Err(error) => {
-                    pending.index.set_ready(entry);
-                    // What was won so far is ours: hand it out, the error will come again.
-                    return if won.is_empty() { Err(error) } else { Ok(won) };
-                }
+            let mut tried = self.try_claim(entry, &id, request, me, now);
+            if tried.as_ref().is_err_and(Error::is_out_of_handles) && self.own()?.kept.clear() {
+                tried = self.try_claim(entry, &id, request, me, now);
+            }
+            if let Err(error) = tried.and_then(|o| self.note(pending, entry, &id, o, won, now)) {
+                pending.index.set_ready(entry);
+                return Err(error);
             }
         }
-        Ok(won)
+        Ok(())
     }
 
     /// Brings back into the order what time has made claimable.
     fn promote(&self, pending: &mut Pending, now: Now) -> Result<()> {
         pending.index.promote_due(now.wall_ms);
-        for foreign in std::mem::take(&mut pending.foreign) {
-            self.quarantine(&foreign.path, foreign.reason)?;
+        while let Some(foreign) = pending.foreign.pop() {
+            if let Err(error) = self.quarantine(&foreign.path, foreign.reason) {
+                pending.foreign.push(foreign);
+                return Err(error);
+            }
         }
-        for entry in pending.index.promote_damaged(now.boot_ms) {
-            self.look_at_damaged(pending, entry)?;
+        while let Some(stray) = pending.strays.pop() {
+            if let Err(error) = self.adopt(&stray) {
+                pending.strays.push(stray);
+                return Err(error);
+            }
         }
-        for entry in pending.index.leases_to_check(now.boot_ms) {
-            let id = pending.index.name(entry);
-            match self.check_lease(entry, &id, now)? {
-                super::reap::Checked::Free => pending.index.set_ready(entry),
-                super::reap::Checked::Gone => pending.index.remove(entry),
-                super::reap::Checked::Held { until_boot_ms } => {
-                    let next = now.boot_ms + LEASE_CHECK_MS;
-                    let next = until_boot_ms.map_or(next, |until| until.min(next));
-                    pending.index.set_leased(entry, next);
+        let damaged = pending.index.promote_damaged(now.boot_ms);
+        for (done, entry) in damaged.iter().enumerate() {
+            if let Err(error) = self.look_at_damaged(pending, *entry) {
+                for entry in &damaged[done..] {
+                    pending
+                        .index
+                        .set_damaged(*entry, now.boot_ms + TORN_GRACE_MS);
                 }
+                return Err(error);
+            }
+        }
+        let leased = pending.index.leases_to_check(now.boot_ms);
+        for (done, entry) in leased.iter().enumerate() {
+            if let Err(error) = self.look_at_lease(pending, *entry, now) {
+                for entry in &leased[done..] {
+                    if pending.index.place(*entry) == Place::Leased {
+                        let next = now.boot_ms + LEASE_CHECK_MS;
+                        pending.index.set_leased(*entry, next);
+                    }
+                }
+                return Err(error);
             }
         }
         Ok(())
+    }
+
+    fn look_at_lease(&self, pending: &mut Pending, entry: Ref, now: Now) -> Result<()> {
+        // An entry may be due twice; the first look may have removed it.
+        if pending.index.place(entry) != Place::Leased {
+            return Ok(());
+        }
+        let id = pending.index.name(entry);
+        match self.check_lease(entry, &id, now)? {
+            super::reap::Checked::Free => pending.index.set_ready(entry),
+            super::reap::Checked::Gone => pending.index.remove(entry),
+            super::reap::Checked::Held { until_boot_ms } => {
+                let next = now.boot_ms + LEASE_CHECK_MS;
+                let next = until_boot_ms.map_or(next, |until| until.min(next));
+                pending.index.set_leased(entry, next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a task that a script put directly below pending/ to where it belongs.
+    fn adopt(&self, id: &str) -> Result<()> {
+        let shard = self.check_id(id)?;
+        self.root.ensure_shard(Area::Pending, shard)?;
+        let stray = format!("{}/{id}", Area::Pending.name());
+        let target = self.root.task_path(Area::Pending, shard, id);
+        match sys::rename_new(self.root.fd(), &stray, &target) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::EXIST) => {
+                self.quarantine(stray.as_bytes(), "a task of this id is pending already")
+            }
+            Err(errno) => Err(Error::io("move", &stray, errno)),
+        }
     }
 
     fn note(
@@ -164,8 +234,8 @@ impl FileQueue {
                 let wrong_place = !self.is_flat() && id::shard_of(id) != entry.shard();
                 if wrong_place || what == OWNER {
                     let path = self.root.task_path(Area::Pending, entry.shard(), id);
-                    pending.index.remove(entry);
                     self.quarantine(path.as_bytes(), &what)?;
+                    pending.index.remove(entry);
                 } else {
                     pending
                         .index
@@ -182,15 +252,24 @@ impl FileQueue {
         }
         let id = pending.index.name(entry);
         let limit = self.settings.max_file_bytes;
-        match scan::read_task_at(&self.root, Area::Pending, entry.shard(), &id, limit)? {
+        let look = || scan::read_task_at(&self.root, Area::Pending, entry.shard(), &id, limit);
+        let mut found = look()?;
+        let mut guard = None;
+        if matches!(found, Found::Damaged(_)) {
+            // It may have been completed and claimed just now: decide under the lock.
+            guard = Some(self.root.lock(usize::from(id::shard_of(&id)))?);
+            found = look()?;
+        }
+        match found {
             Found::Task(_) => pending.index.set_ready(entry),
             Found::Gone => pending.index.remove(entry),
             Found::Damaged(what) => {
-                pending.index.remove(entry);
                 let path = self.root.task_path(Area::Pending, entry.shard(), &id);
                 self.quarantine(path.as_bytes(), &what)?;
+                pending.index.remove(entry);
             }
         }
+        drop(guard);
         Ok(())
     }
 
@@ -230,7 +309,7 @@ impl FileQueue {
         let outcome = self.fill_lease(entry, id, &dir, &file, request, me, now);
         match &outcome {
             Ok(Try::Won(claimed, stat)) if !self.root.is_network() => {
-                self.kept.keep(&claimed.lease, file, *stat);
+                self.own()?.kept.keep(&claimed.lease, file, *stat);
             }
             Ok(Try::Won(..) | Try::Finished | Try::Gone) => {}
             _ => self.withdraw(id, &dir, &file)?,
@@ -265,7 +344,7 @@ impl FileQueue {
             return Ok(Try::NotBefore(at.0));
         }
         let attempt = task.attempts.saturating_add(1);
-        let fence = task.fence.max(self.root.fence_floor()) + 1;
+        let fence = self.root.next_fence(task.fence);
         let mut lease = Lease {
             task_id: id.to_owned(),
             worker_id: request.worker_id.clone(),
@@ -297,8 +376,7 @@ impl FileQueue {
         }
         if let Some((kind, message)) = verdict {
             let shard = self.check_id(id)?;
-            let process = self.root.process()?;
-            let _guard = process.locks.take(usize::from(shard))?;
+            let _guard = self.root.lock(usize::from(shard))?;
             let mut task = task;
             task.fence = task.fence.max(fence);
             lease.attempt = task.attempts;
@@ -327,9 +405,8 @@ impl FileQueue {
     /// Takes back an empty lease of ours.
     fn withdraw(&self, id: &str, dir: &OwnedFd, file: &OwnedFd) -> Result<()> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
         // Under the lock: it may have been replaced as torn, and then it is not ours to remove.
-        let _guard = process.locks.take(usize::from(shard))?;
+        let _guard = self.root.lock(usize::from(shard))?;
         if fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0) {
             fs::unlinkat(dir, "lease.json", AtFlags::empty())
                 .map_err(|e| Error::io("release task", id, e))?;

@@ -244,8 +244,7 @@ impl FileQueue {
 
     /// Deletes archived tasks: the days that ended before `before_ms`, or all.
     pub fn purge_archive(&self, before_ms: Option<i64>) -> Result<u64> {
-        let process = self.root.process()?;
-        let _guard = process.locks.take(crate::lock::QUEUE)?;
+        let _guard = self.root.lock(crate::lock::QUEUE)?;
         archive::purge(&self.root, before_ms)
     }
 

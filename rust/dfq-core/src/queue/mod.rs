@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use crate::chance::Chance;
 use crate::envelope::{Envelope, TaskError};
 use crate::error::{Error, Kind, Result};
+use crate::forked::PerProcess;
 use crate::id;
 use crate::kept::KeptLeases;
 use crate::lease::Lease;
@@ -36,7 +37,7 @@ use crate::pending::Pending;
 use crate::root::{Area, Root};
 use crate::sys::{self, Content};
 use crate::time::{Now, Stamp};
-use crate::watch::{self, Bell};
+use crate::watch::Bell;
 
 pub use claim::{ClaimRequest, Claimed};
 pub use inspect::{Counts, Record};
@@ -64,11 +65,16 @@ pub struct Settings {
 pub struct FileQueue {
     root: Root,
     settings: Settings,
-    pending: Mutex<Pending>,
-    bell: Bell,
+    own: PerProcess<Own>,
     chance: Chance,
     /// The shards of pending/ that a power cut can't take back, as far as this queue knows.
     synced_shards: [AtomicBool; 256],
+}
+
+/// What belongs to the running process.
+struct Own {
+    pending: Mutex<Pending>,
+    bell: Bell,
     kept: KeptLeases,
     /// Leases from other machines whose file is stamped in the future: when each was first seen.
     observed: Mutex<HashMap<String, (String, i64)>>,
@@ -85,12 +91,9 @@ impl FileQueue {
     pub fn open(path: &str, settings: Settings, seed: u128) -> Result<FileQueue> {
         let root = Root::open(path)?;
         Ok(FileQueue {
-            pending: Mutex::new(Pending::new(&root)),
-            bell: Bell::new().map_err(|e| Error::io("make", "a pipe", e))?,
+            own: PerProcess::new(),
             chance: Chance::new(seed),
             synced_shards: std::array::from_fn(|_| AtomicBool::new(false)),
-            kept: KeptLeases::default(),
-            observed: Mutex::new(HashMap::new()),
             root,
             settings,
         })
@@ -115,15 +118,27 @@ impl FileQueue {
     }
 
     /// Whether new tasks are told by the kernel instead of found by polling.
-    pub fn is_watched(&self) -> bool {
-        self.pending.lock().is_watched()
+    pub fn is_watched(&self) -> Result<bool> {
+        Ok(self.own()?.pending.lock().is_watched())
+    }
+
+    fn own(&self) -> Result<&Own> {
+        self.own.get_or_make(|| {
+            Ok(Own {
+                pending: Mutex::new(Pending::new(&self.root)),
+                bell: Bell::default(),
+                kept: KeptLeases::default(),
+                observed: Mutex::new(HashMap::new()),
+            })
+        })
     }
 
     /// Waits until there may be work, at most `timeout_ms`. True: worth a claim.
     pub fn wait(&self, timeout_ms: i64, poll_ms: i64, now: Now) -> Result<bool> {
         self.root.check_present()?;
+        let own = self.own()?;
         let (fd, due_ms) = {
-            let mut pending = self.pending.lock();
+            let mut pending = own.pending.lock();
             if pending.start_watching(&self.root, now)? {
                 // What came before the watch, a claim finds.
                 return Ok(true);
@@ -141,12 +156,16 @@ impl FileQueue {
         }
         let cut_short = due_ms.is_some_and(|due| due <= limit);
         let limit = due_ms.map_or(limit, |due| limit.min(due.max(0)));
-        Ok(watch::wait(&self.bell, fd.as_ref(), limit) || cut_short || fd.is_none())
+        let woken = own.bell.wait(fd.as_ref(), limit);
+        let woken = woken.map_err(|e| Error::io("make", "a pipe", e))?;
+        Ok(woken || cut_short || fd.is_none())
     }
 
     /// Ends the waits of other threads.
     pub fn interrupt(&self) {
-        self.bell.ring();
+        if let Ok(own) = self.own() {
+            own.bell.ring();
+        }
     }
 
     /// Whether claims are paused.

@@ -13,7 +13,7 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use super::FileQueue;
-use crate::envelope::{Envelope, NORMAL_PRIORITY};
+use crate::envelope::{Envelope, MAX_HISTORY_BYTES, NORMAL_PRIORITY};
 use crate::error::{Error, Kind, Result};
 use crate::lock;
 use crate::root::Area;
@@ -50,13 +50,12 @@ struct Built {
 impl FileQueue {
     /// Stores tasks, durably. Duplicates are reported, the others stored.
     pub fn push(&self, tasks: &[NewTask]) -> Result<Vec<Pushed>> {
-        let process = self.root.process()?;
         // Two pushes that would close a cycle together must see each other.
         let linked = tasks
             .iter()
             .any(|task| !task.envelope.depends_on.is_empty());
         let _graph = if linked {
-            Some(process.locks.take(lock::GRAPH)?)
+            Some(self.root.lock(lock::GRAPH)?)
         } else {
             None
         };
@@ -115,6 +114,21 @@ impl FileQueue {
     fn build(&self, task: &NewTask, durable: bool) -> Result<Built> {
         let id = &task.envelope.id;
         let shard = self.check_id(id)?;
+        let bytes = task.envelope.to_bytes();
+        let limit = self
+            .settings
+            .max_file_bytes
+            .saturating_sub(MAX_HISTORY_BYTES);
+        if bytes.len() > limit {
+            return Err(Error::new(
+                Kind::Invalid,
+                format!(
+                    "task {id:?} is {} bytes with all that belongs to it; this queue takes {limit}. \
+                     Give it fewer dependencies or labels, or a smaller payload",
+                    bytes.len()
+                ),
+            ));
+        }
         // A shard is synced into pending/ before a task relies on it.
         if durable {
             self.ensure_durable_shard(shard)?;
@@ -134,7 +148,7 @@ impl FileQueue {
                 other => other?,
             }
             let file = sys::create_exclusive(root, &file_path)?;
-            sys::write_all(&file, &task.envelope.to_bytes())?;
+            sys::write_all(&file, &bytes)?;
             if durable {
                 sys::sync(&file)?;
                 drop(file);
@@ -151,10 +165,9 @@ impl FileQueue {
 
     fn place(&self, task: &NewTask, one: &Built) -> Result<Pushed> {
         let id = &task.envelope.id;
-        let process = self.root.process()?;
         // With a given id, an ack of the same id may be moving it: look and rename under the lock.
         let _guard = if task.id_given {
-            Some(process.locks.take(usize::from(one.shard))?)
+            Some(self.root.lock(usize::from(one.shard))?)
         } else {
             None
         };

@@ -45,8 +45,7 @@ impl FileQueue {
     /// Sets a pending task aside, by its id.
     pub fn quarantine_task(&self, id: &str, reason: &str) -> Result<()> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let guard = process.locks.take(usize::from(shard))?;
+        let guard = self.root.lock(usize::from(shard))?;
         let path = self.root.task_path(Area::Pending, shard, id);
         self.quarantine(path.as_bytes(), reason)?;
         drop(guard);
@@ -63,6 +62,16 @@ impl FileQueue {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(Error::io("set aside", name, errno)),
         }
+    }
+
+    /// Keeps a copy of a torn lease.json in quarantine/.
+    pub(super) fn quarantine_copy(&self, content: &[u8], of: &str) -> Result<()> {
+        let reason = "lease.json was not written by dfq; the task itself runs on";
+        let cell = self.make_cell(&format!("{of}/lease.json"), reason)?;
+        let copy = format!("{cell}/lease.json");
+        sys::create_exclusive(self.root.fd(), &copy)
+            .and_then(|file| sys::write_all(&file, content))
+            .map_err(|errno| Error::io("set aside", &copy, errno))
     }
 
     fn make_cell(&self, path: &str, reason: &str) -> Result<String> {
@@ -107,9 +116,11 @@ impl FileQueue {
         .map_err(failed)?;
         let mut found = Vec::with_capacity(cells.len());
         for cell in cells {
-            let path = format!("{cell}/reason.json");
-            let note = match sys::read_file(std::os::fd::AsFd::as_fd(&dir), &path, 64 * 1024) {
-                Ok(sys::Content::Whole(content)) => serde_json::from_slice::<Note>(&content).ok(),
+            let path = format!("quarantine/{cell}/reason.json");
+            let note = match sys::read_file_beneath(self.root.fd(), &path, 64 * 1024) {
+                Ok((sys::Content::Whole(content), _)) => {
+                    serde_json::from_slice::<Note>(&content).ok()
+                }
                 _ => None,
             };
             found.push(note.map_or((cell, "no reason is noted".to_owned()), |n| {

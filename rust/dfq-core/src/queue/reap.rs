@@ -52,8 +52,7 @@ impl FileQueue {
     /// Ends the lease on a task if it is (still) stale. Returns what stands there after.
     pub(super) fn reap(&self, id: &str, now: Now) -> Result<Checked> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let _guard = process.locks.take(usize::from(shard))?;
+        let _guard = self.root.lock(usize::from(shard))?;
         // Others may have been here first: judge again, under the lock.
         let index_shard = self.index_shard(shard);
         let Some(dir) = self.open_task(Area::Pending, index_shard, id)? else {
@@ -72,7 +71,12 @@ impl FileQueue {
                 "a claim was cut short by a crash".to_owned(),
             ),
             LeaseFile::Lease(lease) => {
-                let why = match lease.standing(&process.me, self.is_network(), i64::MAX, now) {
+                let why = match lease.standing(
+                    &self.root.process()?.me,
+                    self.is_network(),
+                    i64::MAX,
+                    now,
+                ) {
                     Standing::Stale(why) => why,
                     Standing::Held { until_boot_ms } => return Ok(Checked::Held { until_boot_ms }),
                 };
@@ -116,7 +120,7 @@ impl FileQueue {
                 {
                     let age = match self.lease_age_ms(dir)? {
                         // Stamped in the future: a clock jumped, so count from when we saw it.
-                        age if age < 0 => self.observed_ms(&lease, now),
+                        age if age < 0 => self.observed_ms(&lease, now)?,
                         age => age,
                     };
                     standing = lease.standing(&process.me, network, age, now);
@@ -130,20 +134,20 @@ impl FileQueue {
     }
 
     /// How long this very lease has stood unchanged before our eyes.
-    fn observed_ms(&self, lease: &Lease, now: Now) -> i64 {
+    fn observed_ms(&self, lease: &Lease, now: Now) -> Result<i64> {
         const REMEMBERED: usize = 100_000;
         let beat = format!("{}@{}", lease.lease_id, lease.heartbeat_at.0);
-        let mut observed = self.observed.lock();
+        let mut observed = self.own()?.observed.lock();
         if observed.len() > REMEMBERED {
             observed.clear();
         }
-        match observed.get(&lease.task_id) {
+        Ok(match observed.get(&lease.task_id) {
             Some((known, since)) if *known == beat => now.boot_ms - since,
             _ => {
                 observed.insert(lease.task_id.clone(), (beat, now.boot_ms));
                 0
             }
-        }
+        })
     }
 
     /// How old lease.json is, by the file system's own clock.
@@ -169,7 +173,7 @@ impl FileQueue {
             worker_id: "unknown".into(),
             lease_id: self.chance.nonce(),
             // The torn lease may have been handed out with the next fence: it counts as used.
-            fence: fence.max(self.root.fence_floor()) + 1,
+            fence: self.root.next_fence(fence),
             attempt: attempts.saturating_add(1),
             host: me.host.clone(),
             boot_id: me.boot_id.clone(),
@@ -188,15 +192,19 @@ impl FileQueue {
         Ok(lease)
     }
 
-    /// Sets a foreign lease.json aside; an empty one is no evidence of anything.
+    /// Sets a foreign lease.json aside; an empty one is no evidence of anything. A file is only
+    /// copied: it stays in its place until it is replaced, and then its writer sees that.
     fn keep_evidence(&self, id: &str, dir: &OwnedFd) -> Result<()> {
         match sys::read_file(dir.as_fd(), "lease.json", MAX_LEASE_BYTES) {
             Ok(Content::Whole(content)) if content.is_empty() => Ok(()),
             Ok(Content::Missing) => Ok(()),
-            _ => {
+            found => {
                 let shard = self.index_shard(id::shard_of(id));
                 let path = self.root.task_path(Area::Pending, shard, id);
-                self.quarantine_part(dir, "lease.json", &path)
+                match found {
+                    Ok(Content::Whole(content)) => self.quarantine_copy(&content, &path),
+                    _ => self.quarantine_part(dir, "lease.json", &path),
+                }
             }
         }
     }

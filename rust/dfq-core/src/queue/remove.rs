@@ -4,7 +4,7 @@
 //!               note the reason in task.json, synced · rename into failed/.
 //! requeue       under the lock: write task.json with attempts 0, synced · remove lease.json ·
 //!               rename into pending/ · fsync the shard.
-//! purge         under the lock: rename into tmp/ · delete task.json first, lease.json last.
+//! purge         under the lock: rename into tmp/ · delete what is in it, lease.json last.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,12 +20,14 @@ use crate::scan::{self, Found};
 use crate::sys;
 use crate::time::{Now, Stamp};
 
+/// So often a directory is emptied before it is left to the sweeper.
+const MOST_LOOKS: usize = 3;
+
 impl FileQueue {
     /// Moves a pending task to failed/. `held`: even if somebody holds it.
     pub fn fail(&self, id: &str, reason: &str, kind: &str, held: bool, now: Now) -> Result<()> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let guard = process.locks.take(usize::from(shard))?;
+        let guard = self.root.lock(usize::from(shard))?;
         let Some(dir) = self.open_task(Area::Pending, shard, id)? else {
             return Err(self.wrong_state(shard, id, "pending"));
         };
@@ -91,7 +93,7 @@ impl FileQueue {
             task_id: id.to_owned(),
             worker_id: format!("dfq-{}", me.pid),
             lease_id: self.chance.nonce(),
-            fence: task.fence.max(self.root.fence_floor()) + 1,
+            fence: self.root.next_fence(task.fence),
             attempt: task.attempts,
             host: me.host.clone(),
             boot_id: me.boot_id.clone(),
@@ -138,8 +140,7 @@ impl FileQueue {
     /// Gives a failed task its attempts back.
     pub fn requeue(&self, id: &str) -> Result<()> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let _guard = process.locks.take(usize::from(shard))?;
+        let _guard = self.root.lock(usize::from(shard))?;
         let Some(dir) = self.open_task(Area::Failed, shard, id)? else {
             return Err(self.wrong_state(shard, id, "failed"));
         };
@@ -171,8 +172,7 @@ impl FileQueue {
     /// Deletes a task for good. False: it is not there, or it is held and `held` is not set.
     pub fn remove(&self, area: Area, id: &str, held: bool) -> Result<bool> {
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let guard = process.locks.take(usize::from(shard))?;
+        let guard = self.root.lock(usize::from(shard))?;
         let Some(dir) = self.open_task(area, shard, id)? else {
             return self.remove_completed_file(area, id);
         };
@@ -211,16 +211,31 @@ impl FileQueue {
     /// never followed.
     pub(super) fn delete_dir(&self, path: &str) -> Result<()> {
         let failed = |errno| Error::io("delete", path, errno);
-        let dir = match sys::open_dir(self.root.fd(), path) {
-            Ok(dir) => dir,
+        match sys::open_dir_handle(self.root.fd(), path) {
+            Ok(_) => {}
             Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 return fs::unlinkat(self.root.fd(), path, AtFlags::empty()).map_err(failed)
             }
             Err(errno) => return Err(failed(errno)),
-        };
+        }
+        // A claim that had the directory open may put its lease there meanwhile: look again.
+        for _ in 0..MOST_LOOKS {
+            self.delete_files(path).map_err(failed)?;
+            match fs::unlinkat(self.root.fd(), path, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        // What is below tmp/ the sweeper takes.
+        Ok(())
+    }
+
+    fn delete_files(&self, path: &str) -> rustix::io::Result<()> {
+        let dir = sys::open_dir(self.root.fd(), path)?;
         let mut names = Vec::new();
-        sys::each_entry(&dir, |name, kind| names.push((name.to_vec(), kind))).map_err(failed)?;
+        sys::each_entry(&dir, |name, kind| names.push((name.to_vec(), kind)))?;
         // lease.json last: a claim that had the directory open finds no task before it finds
         // no lease.
         names.sort_by_key(|(name, _)| name == b"lease.json");
@@ -233,12 +248,9 @@ impl FileQueue {
             };
             match fs::unlinkat(&dir, &*name, flags) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failed(errno)),
+                Err(errno) => return Err(errno),
             }
         }
-        match fs::unlinkat(self.root.fd(), path, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(failed(errno)),
-        }
+        Ok(())
     }
 }

@@ -20,7 +20,7 @@ use super::{error_entry, FileQueue, LeaseFile, MAX_LEASE_BYTES};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Lease, LeaseKey};
 use crate::lock::Guard;
-use crate::root::{Area, ProcessPart};
+use crate::root::Area;
 use crate::scan::{self, Found};
 use crate::sys::{self, Content};
 use crate::time::{Now, Stamp};
@@ -43,11 +43,11 @@ pub(super) struct Ending<'a> {
     pub counts: bool,
 }
 
-struct Held<'a> {
+struct Held {
     shard: u8,
     dir: OwnedFd,
     lease: Box<Lease>,
-    _guard: Guard<'a>,
+    _guard: Guard,
 }
 
 impl FileQueue {
@@ -60,8 +60,7 @@ impl FileQueue {
         lease_ms: i64,
         now: Now,
     ) -> Result<Lease> {
-        let process = self.root.process()?;
-        let mut held = self.hold(&process, id, lease_id, fence)?;
+        let mut held = self.hold(id, lease_id, fence)?;
         held.lease.renew(lease_ms, now);
         let nonce = self.chance.nonce();
         let bytes = held.lease.to_bytes();
@@ -81,11 +80,10 @@ impl FileQueue {
     ) -> Result<()> {
         let key = LeaseKey { lease_id, fence };
         let shard = self.check_id(id)?;
-        let process = self.root.process()?;
-        let guard = process.locks.take(usize::from(shard))?;
+        let guard = self.root.lock(usize::from(shard))?;
         // By its path: under the lock nobody puts another directory in this one's place.
         let path = self.root.lease_path(shard, id);
-        let lease = match self.kept.take_standing(&key, self.root.fd(), &path) {
+        let lease = match self.own()?.kept.take_standing(&key, self.root.fd(), &path) {
             Some(file) => Some(file),
             None => self.read_own_lease(&path, &key)?,
         };
@@ -100,7 +98,7 @@ impl FileQueue {
         }
         self.finish(Area::Completed, shard, id, &lease, now)?;
         drop(guard);
-        let mut pending = self.pending.lock();
+        let mut pending = self.own()?.pending.lock();
         if let Some(entry) = pending.index.find(self.index_shard(shard), id.as_bytes()) {
             pending.index.remove(entry);
         }
@@ -156,8 +154,7 @@ impl FileQueue {
         message: &str,
         now: Now,
     ) -> Result<()> {
-        let process = self.root.process()?;
-        let held = self.hold(&process, id, lease_id, fence)?;
+        let held = self.hold(id, lease_id, fence)?;
         let limit = self.settings.max_file_bytes;
         let found = scan::read_task(held.dir.as_fd(), id, limit);
         let mut task = match found.map_err(|e| Error::io("read task", id, e))? {
@@ -175,8 +172,7 @@ impl FileQueue {
 
     /// Keeps a value with the task until it is finished.
     pub fn save_state(&self, id: &str, lease_id: &str, fence: u64, state: &[u8]) -> Result<()> {
-        let process = self.root.process()?;
-        let held = self.hold(&process, id, lease_id, fence)?;
+        let held = self.hold(id, lease_id, fence)?;
         self.put_part(id, &held.dir, "state.json", state, true)
     }
 
@@ -188,12 +184,11 @@ impl FileQueue {
         ending: &Ending<'_>,
         now: Now,
     ) -> Result<Outcome> {
-        let process = self.root.process()?;
-        let held = self.hold(&process, id, lease_id, fence)?;
+        let held = self.hold(id, lease_id, fence)?;
         let outcome = self.end_lease(held.shard, id, &held.dir, &held.lease, ending, now)?;
         let index_shard = self.index_shard(held.shard);
         drop(held);
-        let mut pending = self.pending.lock();
+        let mut pending = self.own()?.pending.lock();
         if let Some(entry) = pending.index.find(index_shard, id.as_bytes()) {
             match outcome {
                 Outcome::Retry if ending.delay_ms > 0 => {
@@ -257,17 +252,11 @@ impl FileQueue {
     }
 
     /// Takes the lock and checks that the caller's lease is the one in the file.
-    fn hold<'a>(
-        &self,
-        process: &'a ProcessPart,
-        id: &str,
-        lease_id: &str,
-        fence: u64,
-    ) -> Result<Held<'a>> {
+    fn hold(&self, id: &str, lease_id: &str, fence: u64) -> Result<Held> {
         let shard = self.check_id(id)?;
-        let guard = process.locks.take(usize::from(shard))?;
+        let guard = self.root.lock(usize::from(shard))?;
         let key = LeaseKey { lease_id, fence };
-        self.kept.drop_lease(&key);
+        self.own()?.kept.drop_lease(&key);
         if let Some(dir) = self.open_task(Area::Pending, shard, id)? {
             match self.read_lease(&dir)? {
                 LeaseFile::Lease(lease) if lease.key() == key => {
@@ -357,7 +346,8 @@ impl FileQueue {
     /// Drops a task from the index after it left pending/.
     pub(super) fn forget(&self, id: &str) {
         let shard = self.index_shard(crate::id::shard_of(id));
-        let mut pending = self.pending.lock();
+        let Ok(own) = self.own() else { return };
+        let mut pending = own.pending.lock();
         if let Some(entry) = pending.index.find(shard, id.as_bytes()) {
             pending.index.remove(entry);
         }

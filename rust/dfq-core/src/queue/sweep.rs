@@ -248,8 +248,7 @@ impl FileQueue {
         if lot.is_empty() {
             return Ok(0);
         }
-        let process = self.root.process()?;
-        let _guard = process.locks.take(lock::QUEUE)?;
+        let _guard = self.root.lock(lock::QUEUE)?;
         // Another sweeper may have archived some of them meanwhile.
         let mut rows = Vec::with_capacity(lot.len());
         for (id, row) in lot.drain(..) {
