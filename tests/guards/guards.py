@@ -21,7 +21,7 @@ class Place:
     """Where a guard stands, and what to put there."""
 
     file: str
-    #: The start of the function, or another line that occurs once and begins a block.
+    #: A text that occurs once: from its line to the end of the block. Nothing: the whole file.
     within: str
     text: str
     instead: str
@@ -34,7 +34,7 @@ class Guard:
     """Something that must not go, and who notices."""
 
     name: str
-    places: tuple[Place, ...]
+    place: Place
     tests: str
     #: Only tests of this name (as pytest's -k), to be quick.
     only: str = ""
@@ -42,14 +42,14 @@ class Guard:
 
 def one(name: str, file: str, within: str, text: str, instead: str, tests: str, only: str) -> Guard:
     """A guard that stands in one place."""
-    return Guard(name, (Place(file, within, text, instead),), tests, only)
+    return Guard(name, Place(file, within, text, instead), tests, only)
 
 
 def lock(name: str, file: str, within: str, only: str, which: str = "usize::from(shard)") -> Guard:
     """A lock, in place of which one is taken that no other process wants."""
-    change = (f"locks.take({which})", "locks.take(lock_of_my_own())")
+    change = (f"({which})", "(lock_of_my_own())")
     place = Place(file, within, *change, extra=LOCK_OF_MY_OWN)
-    return Guard(f"lock: {name}", (place,), LOCKED, only)
+    return Guard(f"lock: {name}", place, LOCKED, only)
 
 
 #: None of the shards that the tests use is among them.
@@ -74,6 +74,7 @@ FOLLOWING = """if true {
     if !NO_OPENAT2"""
 
 
+BOOT_FILE = 'let file = sys::create_exclusive(root, "tmp/boot.json")'
 LEASE_KEY = "/// What tells one lease"
 
 
@@ -111,7 +112,7 @@ SYNCS = (
     ),
     Guard(
         "push syncs the shard after the rename",
-        (Place("queue/push.rs", "pub fn push(", "self.sync_dir(", "Self::no_sync(", NO_SYNC),),
+        Place("queue/push.rs", "pub fn push(", "self.sync_dir(", "Self::no_sync(", NO_SYNC),
         *(ORDER, "a_push"),
     ),
     one(
@@ -156,7 +157,7 @@ SYNCS = (
     ),
     Guard(
         "requeue syncs the shard",
-        (Place("queue/remove.rs", "pub fn requeue", "self.sync_dir(", "Self::no_sync(", NO_SYNC),),
+        Place("queue/remove.rs", "pub fn requeue", "self.sync_dir(", "Self::no_sync(", NO_SYNC),
         *(ORDER, "requeue"),
     ),
     one(
@@ -176,12 +177,12 @@ SYNCS = (
     ),
     one(
         "the boot count is synced",
-        *("root.rs", "fn first_fence_of_this_boot", "sys::sync(&file)?;", ""),
+        *("root.rs", BOOT_FILE, "sys::sync(&file)?;", ""),
         *(ORDER, "boot_count"),
     ),
     one(
         "the boot count's rename is synced",
-        *("root.rs", "fn first_fence_of_this_boot", "sys::sync(handle)", "Ok(())"),
+        *("root.rs", BOOT_FILE, "sys::sync(handle)", "Ok(())"),
         *(ORDER, "boot_count"),
     ),
     one(
@@ -204,10 +205,10 @@ SYNCS = (
 LOCKS = (
     Guard(
         "lock: the kernel's",
-        (Place("lock.rs", "pub fn take(", "F_SETLK, libc::F_WRLCK", "F_SETLK, libc::F_UNLCK"),),
+        Place("lock.rs", "", "F_SETLK, libc::F_WRLCK", "F_SETLK, libc::F_UNLCK"),
         *(LOCKED, "taking_over or nobody_elses"),
     ),
-    lock("nack and heartbeat", "queue/settle.rs", "fn hold<", "nobody_elses"),
+    lock("nack and heartbeat", "queue/settle.rs", "fn hold", "nobody_elses"),
     lock("ack", "queue/settle.rs", "pub fn ack(", "taking_over"),
     lock("take-over", "queue/reap.rs", "fn reap(", "taking_over or nobody_elses"),
     lock("a claim that gives up", "queue/claim.rs", "fn fill_lease", "expired"),
@@ -217,7 +218,7 @@ LOCKS = (
     lock("purge", "queue/remove.rs", "pub fn remove(", "cancelled_or_purged"),
     lock("push", "queue/push.rs", "fn place(", "looked_for_its_id", "usize::from(one.shard)"),
     lock("dependencies", "queue/push.rs", "pub fn push(", "circle", "lock::GRAPH"),
-    lock("boot count", "root.rs", "fn first_fence_of_this_boot", "boot_count", "lock::QUEUE"),
+    lock("boot count", "root.rs", "", "boot_count", "lock::QUEUE"),
     lock("archive", "queue/sweep.rs", "fn archive_lot", "sweepers", "lock::QUEUE"),
     lock(
         *("purge of the archive", "queue/inspect.rs", "pub fn purge_archive", "cut_into"),
@@ -228,29 +229,17 @@ LOCKS = (
 CLAIMS = (
     Guard(
         "the fence is compared",
-        (
-            Place("lease.rs", LEASE_KEY, "PartialEq, Eq, ", "", key_of("lease_id")),
-            Place("queue/settle.rs", "fn hold<", "lease.fence == fence && ", ""),
-        ),
+        Place("lease.rs", LEASE_KEY, "PartialEq, Eq, ", "", key_of("lease_id")),
         *(HOLD, "fence_or_nonce"),
     ),
     Guard(
         "the nonce of the lease is compared",
-        (
-            Place("lease.rs", LEASE_KEY, "PartialEq, Eq, ", "", key_of("fence")),
-            Place("queue/settle.rs", "fn hold<", " && lease.lease_id == lease_id", ""),
-        ),
+        Place("lease.rs", LEASE_KEY, "PartialEq, Eq, ", "", key_of("fence")),
         *(HOLD, "fence_or_nonce"),
     ),
     Guard(
         "ack checks its lease",
-        (
-            Place("queue/settle.rs", "fn read_own_lease", ".as_ref() == Some(key)", ".is_some()"),
-            Place(
-                *("queue/settle.rs", "fn hold<"),
-                *("lease.fence == fence && lease.lease_id == lease_id", "true"),
-            ),
-        ),
+        Place("queue/settle.rs", "fn read_own_lease", ".as_ref() == Some(key)", ".is_some()"),
         *(HOLD, "fence_or_nonce and ack"),
     ),
     one(
@@ -260,13 +249,7 @@ CLAIMS = (
     ),
     Guard(
         "nack, heartbeat and the others check their lease",
-        (
-            Place("queue/settle.rs", "fn hold<", "lease.key() == key", "true"),
-            Place(
-                *("queue/settle.rs", "fn hold<"),
-                *("lease.fence == fence && lease.lease_id == lease_id", "true"),
-            ),
-        ),
+        Place("queue/settle.rs", "fn hold", "lease.key() == key", "true"),
         *(HOLD, "fence_or_nonce and not ack"),
     ),
     one(
@@ -286,7 +269,7 @@ CLAIMS = (
     ),
     one(
         "fences of a new boot start above those of the old",
-        *("queue/claim.rs", "fn fill_lease", ".max(self.root.fence_floor())", ""),
+        *("root.rs", "", "self.first_fence", "0"),
         *(HOLD, "new_boot"),
     ),
     one(
@@ -387,10 +370,7 @@ BORDERS = (
     ),
     Guard(
         "no symlink is followed to a file",
-        (
-            Place("sys.rs", "pub fn open_file", " | OFlags::NOFOLLOW", ""),
-            Place("sys.rs", "pub fn read_file(", " | OFlags::NOFOLLOW", ""),
-        ),
+        Place("sys.rs", "pub fn open_file", " | OFlags::NOFOLLOW", ""),
         *(HOLD, "symlink"),
     ),
     one(
@@ -405,10 +385,7 @@ BORDERS = (
     ),
     Guard(
         "a FIFO blocks nobody",
-        (
-            Place("sys.rs", "/// To read a file", ".union(OFlags::NONBLOCK)", ""),
-            Place("sys.rs", "pub fn read_file(", " | OFlags::NONBLOCK", ""),
-        ),
+        Place("sys.rs", "/// To read a file", ".union(OFlags::NONBLOCK)", ""),
         *(HOLD, "FIFO"),
     ),
     one(

@@ -35,16 +35,19 @@ class Mismatch(Exception):
 
 def block_of(place: Place, source: str) -> tuple[int, int]:
     """From where to where the block reaches that a place is within."""
+    if not place.within:
+        return 0, len(source)
     found = source.count(place.within)
     if found != 1:
         raise Mismatch(f"{place.file}: {place.within!r} occurs {found} times, not once")
     start = source.rindex("\n", 0, source.index(place.within)) + 1
-    indent = re.match(" *", source[start:])[0]
+    indent = len(source[start:]) - len(source[start:].lstrip(" "))
     end = start
     for line in source[start:].splitlines(keepends=True):
         end += len(line)
-        code = line.split("//")[0].rstrip()
-        if code.startswith((indent + "}", indent + "pub const ", indent + "const ")):
+        code = line.strip()
+        depth = len(line) - len(line.lstrip(" "))
+        if depth <= indent and code.startswith(("}", "pub const ", "const ")):
             return start, end
     raise Mismatch(f"{place.file}: {place.within!r} begins no block")
 
@@ -55,20 +58,18 @@ def changed(place: Place, source: str) -> str:
     block = source[start:end]
     found = block.count(place.text)
     if found != 1:
-        raise Mismatch(f"{place.file}: {place.text!r} occurs {found} times in {place.within!r}")
+        where = place.within or "the file"
+        raise Mismatch(f"{place.file}: {place.text!r} occurs {found} times in {where!r}, not once")
     return source[:start] + block.replace(place.text, place.instead) + source[end:] + place.extra
 
 
 def take_out(guard: Guard) -> tuple[Path, str]:
-    """The file, and what it is to hold, without the guard: by the first place that is there."""
-    wrong = []
-    for place in guard.places:
-        path = WORK / CORE / place.file
-        try:
-            return path, changed(place, path.read_text())
-        except (Mismatch, FileNotFoundError) as error:
-            wrong.append(str(error))
-    raise Mismatch(f"{guard.name!r} is not where it was: {'; '.join(wrong)}")
+    """The file, and what it is to hold, without the guard."""
+    path = WORK / CORE / guard.place.file
+    try:
+        return path, changed(guard.place, path.read_text())
+    except (Mismatch, FileNotFoundError) as error:
+        raise Mismatch(f"{guard.name!r} is not where it was: {error}") from error
 
 
 def copy_sources() -> None:
