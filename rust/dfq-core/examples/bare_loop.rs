@@ -115,6 +115,7 @@ impl Queue {
 
     fn ack(&self, task: &Task, lease: OwnedFd) -> Result<()> {
         self.lock_byte(libc::F_WRLCK, task.shard)?;
+        fs::statat(&self.root, "lock", AtFlags::SYMLINK_NOFOLLOW)?;
         fs::statat(&self.root, &task.lease, AtFlags::SYMLINK_NOFOLLOW)?;
         let now = Timespec {
             tv_sec: 1_800_000_000,
