@@ -84,11 +84,12 @@ def id_looks_like_queue(word: str) -> bool | None:
 
 
 def open_queue(url: str, *, create: bool = False, policy: Policy | None = None) -> Queue:
-    """Open the queue; unless ``create``, a folder that is not there is an error, not made."""
+    """Open the queue; unless ``create``, a folder that is none is an error, not made one."""
     import dfq
+    from dfq.engines.file_folder import is_queue
 
     folder = local_folder(url)
-    if folder is not None and not create and not os.path.isdir(folder):  # noqa: PTH112
+    if folder is not None and not create and not is_queue(folder):
         raise NoQueueThere(
             f"there is no queue at {url!r}; check the name, "
             "or make one with `dfq init` or by pushing into it"

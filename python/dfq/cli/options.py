@@ -76,14 +76,14 @@ def words_argument(metavar: str) -> Callable[[Function], Function]:
     return click.argument("words", nargs=-1, metavar=metavar, shell_complete=complete_queue)
 
 
-def takes_queue(*, create: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def takes_queue() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the argument QUEUE; the function gets it open, as ``queue``."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def with_queue(*args: Any, queue: str | None, queue_option: str | None, **rest: Any) -> Any:
             url = only_queue(queue, queue_option)
-            with open_queue(url, create=create) as opened:
+            with open_queue(url) as opened:
                 return function(*args, queue=opened, **rest)
 
         return _common(queue_argument(with_queue))

@@ -13,6 +13,7 @@ from dfq import _core
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.engines.arguments import checked_state
 from dfq.engines.base import EngineQueue
+from dfq.engines.file_folder import file_in_the_way, is_made, is_queue
 from dfq.engines.file_values import (
     filter_arguments,
     lease_from,
@@ -108,18 +109,30 @@ class FileQueue(EngineQueue):
     def core(self) -> _core.FileQueue:
         """The core's handle on the folder, made at its first use."""
         if self._opened is None:
-            limit = max(self._policy.max_payload_bytes, self._policy.max_result_bytes)
-            self._opened = _told(
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> _core.FileQueue:
+        limit = max(self._policy.max_payload_bytes, self._policy.max_result_bytes)
+        seed = self._chance.bits(128)
+        try:
+            return _told(
                 _core.FileQueue,
                 self._path,
                 self._policy.max_attempts,
                 limit + _ENVELOPE_BYTES,
-                self._chance.bits(128),
+                seed,
             )
-        return self._opened
+        except QueueUnavailable:
+            if (obstacle := file_in_the_way(self._path)) is None:
+                raise
+            raise QueueUnavailable(
+                f"{obstacle} is a file, and a queue is a folder; "
+                "name another path, or move the file away"
+            ) from None
 
     def _exists(self) -> bool:
-        return self._opened is not None or os.path.isdir(self._path)
+        return self._opened is not None or is_made(self._path)
 
     def _moment(self) -> tuple[int, int]:
         clock = self._clock
@@ -322,6 +335,8 @@ class FileQueue(EngineQueue):
     def doctor(self) -> List[Finding]:
         """Look for trouble. Changes nothing."""
         if not self._exists():
+            if is_queue(self._path):
+                return [Finding("ok", self._path, "nothing was pushed yet; the policy is there")]
             advice = "Check the path, or push a first task: that makes it."
             return [Finding("warning", self._path, "there is no queue here", advice)]
         from dfq.engines import file_doctor

@@ -81,6 +81,32 @@ def test_looking_at_a_folder_that_is_not_there_does_not_make_it(run, tmp_path, c
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["stats"], ["ls"], ["doctor"], ["sweep"], ["top", "--count", "1"], ["pause"], ["resume"]),
+        *(["purge", "--yes"], ["show", "t"], ["requeue", "t"], ["cancel", "t"], ["bury", "t"]),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_folder_that_is_no_queue_is_not_made_one_by_looking(run, tmp_path, words):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    ran = run(words[0], "./photos", *words[1:])
+    assert ran.code == 66
+    assert "no queue at './photos'" in ran.err
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+@pytest.mark.parametrize("command", ["stats", "ls", "doctor", "sweep", "resume"])
+def test_a_queue_with_nothing_but_a_policy_is_an_empty_one(run, tmp_path, command):
+    assert run("init", "jobs").code == 0
+    before = sorted((tmp_path / "jobs").rglob("*"))
+    ran = run(command, "jobs")
+    assert ran.code == 0, ran.err
+    assert sorted((tmp_path / "jobs").rglob("*")) == before
+
+
 def test_a_url_without_an_engine_is_told(run):
     ran = run("stats", "gopher://x")
     assert ran.code == 64

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dfq_command("dfq pause jobs", 'dfq pause jobs --reason "moving the disk"')
-@takes_queue(create=True)
+@takes_queue()
 @click.option("--reason", default="", help="Told to whoever looks.")
 def command(queue: Queue, as_json: bool, reason: str) -> None:
     """Stop handing out tasks.
