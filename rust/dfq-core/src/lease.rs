@@ -89,7 +89,10 @@ impl Lease {
 
     /// As it is written to lease.json.
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        let mut bytes = Vec::with_capacity(512);
+        // Strings and numbers always serialise.
+        let _ = serde_json::to_writer(&mut bytes, self);
+        bytes
     }
 
     /// Starts a new term at `now`.

@@ -1,6 +1,7 @@
 //! System calls, each relative to a directory handle, none following a symlink.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -109,25 +110,31 @@ fn read_opened(
         Err(errno) => return Err(errno),
     };
     let too_large = || format!("has more than {limit} bytes, the limit of this queue");
-    let mut content = Vec::with_capacity(2048);
+    // Most files fit on the stack, and leave it as no larger than they are.
+    let mut small = [MaybeUninit::uninit(); 2048];
+    let mut content = Vec::new();
     loop {
         let had = content.len();
-        let room = content.capacity() - had;
-        match rustix::io::read(&fd, rustix::buffer::spare_capacity(&mut content)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
+        let read = if had == 0 {
+            rustix::io::read(&fd, &mut small).map(|(filled, _)| {
+                content.extend_from_slice(filled);
+                filled.len() == 2048
+            })
+        } else {
+            content.reserve(had);
+            let room = content.capacity() - had;
+            rustix::io::read(&fd, rustix::buffer::spare_capacity(&mut content))
+                .map(|count| count == room)
+        };
+        match read {
+            // A short read of a regular file is its end.
+            Ok(false) => break,
+            Ok(true) if content.len() > limit => return foreign(&too_large()),
+            Ok(true) | Err(Errno::INTR) => {}
             Err(Errno::ISDIR) => return foreign("is a directory"),
             Err(Errno::AGAIN) => return foreign("is a FIFO"),
             Err(errno) => return Err(errno),
         }
-        // A short read of a regular file is its end.
-        if content.len() - had < room {
-            break;
-        }
-        if content.len() > limit {
-            return foreign(&too_large());
-        }
-        content.reserve(content.len().max(2048));
     }
     if content.len() > limit {
         return foreign(&too_large());
