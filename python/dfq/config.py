@@ -151,8 +151,19 @@ def read_file(path: Path) -> dict[str, Any]:
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """The settings among the DFQ_* variables."""
-    known = {f"DFQ_{key.upper()}": key for key in _KINDS}
     settings = {}
+    for variable, key in known_variables(environment).items():
+        settings[key] = _parsed(environment[variable], _KINDS[key], f"the variable {variable}")
+        if key in _PATHS:
+            # Where no shell did it: systemd and Docker pass variables on as they are.
+            settings[key] = os.path.expanduser(settings[key])  # noqa: PTH111 - it may be a URL
+    return settings
+
+
+def known_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The DFQ_* variables that are settings, and of which; an unknown one is an error."""
+    known = {f"DFQ_{key.upper()}": key for key in _KINDS}
+    found = {}
     for variable in sorted(environment):
         if not variable.startswith("DFQ_") or variable in OTHER_VARIABLES:
             continue
@@ -161,12 +172,8 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if variable not in known:
             near = nearest(variable, [*known, "DFQ_CONFIG"])
             raise InvalidConfig(f"the variable {variable} is unknown; {near}")
-        key = known[variable]
-        settings[key] = _parsed(environment[variable], _KINDS[key], f"the variable {variable}")
-        if key in _PATHS:
-            # Where no shell did it: systemd and Docker pass variables on as they are.
-            settings[key] = os.path.expanduser(settings[key])  # noqa: PTH111 - it may be a URL
-    return settings
+        found[variable] = known[variable]
+    return found
 
 
 def _checked(value: object, kind: type, where: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,14 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*args, **options)
         self.examples = tuple(examples)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, unless a variable is misspelt: then its setting would not hold."""
+        if any(variable.startswith("DFQ_") for variable in os.environ):
+            from dfq.config import known_variables
+
+            known_variables(os.environ)
+        return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, one a line, never wrapped."""

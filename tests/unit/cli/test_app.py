@@ -142,6 +142,28 @@ def test_a_wrong_configuration_is_told_by_every_command_that_needs_it(run, monke
     assert "DFQ_QUEUE_URL" in ran.err
 
 
+@pytest.mark.parametrize(
+    "words", [["stats", "URL"], ["push", "URL", "1"], ["demo"], ["health", "h"]]
+)
+def test_an_unknown_variable_is_told_by_every_command(run, url, monkeypatch, words):
+    monkeypatch.setenv("DFQ_CONCURENCY", "3")
+    ran = run(*(url if word == "URL" else word for word in words))
+    assert (ran.code, ran.out) == (78, "")
+    assert "DFQ_CONCURENCY is unknown; did you mean 'DFQ_CONCURRENCY'?" in ran.err
+
+
+def test_the_help_is_there_whatever_the_variables_are(run, monkeypatch):
+    monkeypatch.setenv("DFQ_CONCURENCY", "3")
+    assert run("stats", "--help").code == 0
+    assert run("--help").code == 0
+
+
+def test_a_program_of_a_task_may_use_the_command_line(run, url, monkeypatch):
+    for variable in ("DFQ_TASK_ID", "DFQ_FENCE", "DFQ_ATTEMPT", "DFQ_TEST_X"):
+        monkeypatch.setenv(variable, "1")
+    assert run("stats", url).code == 0
+
+
 def test_usage_errors_exit_with_2(run, url):
     assert run("stats", url, "--nonsense").code == 2
     assert run("ls", url, "--state", "asleep").code == 2
