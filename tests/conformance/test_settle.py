@@ -119,6 +119,31 @@ def test_the_last_attempt_ends_in_failed(queue):
     assert queue.claim("w") is None
 
 
+def test_a_finished_task_tells_every_delivery_that_it_took(queue):
+    queue.push(1, id="first")
+    queue.ack(queue.claim())
+    queue.push(1, id="second")
+    queue.nack(queue.claim(), "no", delay=0)
+    queue.ack(queue.claim())
+    queue.push(1, id="never")
+    queue.cancel("never")
+    queue.push(1, id="running")
+    queue.claim()
+    queue.cancel("running")
+    told = {record.task.id: record.task.attempts for record in queue.list()}
+    assert told == {"first": 1, "second": 2, "never": 0, "running": 1}
+    assert queue.get("first").task.attempts == queue.get("first").lease.attempt == 1
+
+
+def test_archived_or_not_a_task_tells_the_same_attempts(engine):
+    queue = engine.open_queue(finished="archive", finished_after_seconds=0)
+    queue.push(1, id="a")
+    queue.ack(queue.claim())
+    before = queue.get("a").task.attempts
+    queue.sweep()
+    assert queue.get("a").task.attempts == before == 1
+
+
 def test_the_queue_says_how_many_attempts_a_task_has_unless_the_task_does(engine):
     queue = engine.open_queue(max_attempts=1)
     queue.push(1, id="by-queue")

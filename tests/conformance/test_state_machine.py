@@ -262,6 +262,7 @@ class Machine(RuleBasedStateMachine):
         task, _ = self.use(data, lambda lease: self.queues[handle].ack(lease, self.acks))
         if task:
             task.place, task.result = "completed", self.acks
+            task.attempts += 1
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), handle=handles, delay=delays)

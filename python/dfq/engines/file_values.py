@@ -110,8 +110,11 @@ def lease_from(task: dict[str, Any], fields: dict[str, Any], policy: Policy, now
 
 def record_from(found: dict[str, Any], policy: Policy, now: float) -> Record:
     """All about one task, as the core tells it."""
-    task = task_from(found["task"], policy, now)
     lease = found["lease"]
+    if lease is not None and found["state"] == "completed":
+        # An ack writes nothing into task.json: of the last delivery only the lease tells.
+        found["task"]["attempts"] = max(found["task"]["attempts"], lease["attempt"])
+    task = task_from(found["task"], policy, now)
     if lease is not None:
         lease["task"] = task
     return Record(

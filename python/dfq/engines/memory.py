@@ -131,6 +131,7 @@ class MemoryQueue(EngineQueue):
         with self._store.changed:
             entry = self._store.held_by(lease)
             entry.result = result
+            entry.task = replace(entry.task, attempts=lease.attempt)
             self._store.finish(entry, "completed")
 
     def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
