@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -182,6 +183,31 @@ def script(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Pop
         if process.poll() is None:
             process.kill()
         process.wait(10)
+
+
+@pytest.fixture
+def held_to_permissions() -> list[str]:
+    """What to run a script under so that file modes bind it: root has to give up its right."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        _missing("setpriv")
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+@pytest.fixture
+def asleep() -> Callable[[int], None]:
+    """Wait until a thread sleeps in the kernel for something to happen to a file."""
+
+    def asleep(thread: int) -> None:
+        pause = threading.Event()
+        for _ in range(3_000):
+            if "poll" in Path(f"/proc/{thread}/wchan").read_text():
+                return
+            pause.wait(0.01)
+        raise AssertionError("the thread does not come to wait")
+
+    return asleep
 
 
 class Disk:
