@@ -110,7 +110,7 @@ def _refuse_odd_bytes(path: str) -> None:
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="backslashreplace")
         raise InvalidURL(
-            f"the path of the queue {shown!r} is not UTF-8 all the way; rename the folder "
+            f"the path of the queue '{shown}' is not UTF-8 all the way; rename the folder "
             "whose name is not, or put the queue elsewhere"
         ) from None
 

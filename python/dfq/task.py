@@ -11,7 +11,7 @@ from typing import Literal
 from dfq.ambient import Chance, Clock, new_id
 from dfq.errors import DependencyCycle, InvalidTask
 from dfq.payload import JSON, encode
-from dfq.policy import Policy, RetryPolicy
+from dfq.policy import Policy, RetryPolicy, nearest
 
 #: Priorities by name. Higher runs first; any whole number between ±32,767 will do.
 PRIORITIES = {"low": 0, "normal": 50, "high": 100, "critical": 200}
@@ -155,7 +155,8 @@ def check_priority(value: object) -> int:
             value = int(value)
         else:
             raise InvalidTask(
-                f"priority {value!r} is unknown; use a number or {', '.join(PRIORITIES)}"
+                f"priority {value!r} is unknown; {nearest(value.lower(), list(PRIORITIES))} "
+                "(or a whole number)"
             )
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 32_767:
         raise InvalidTask(f"priority {value!r} must be a whole number between -32767 and 32767")

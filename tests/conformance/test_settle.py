@@ -6,7 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from dfq import AlreadyCompleted, InvalidTask, LeaseLost, LeaseNotHeld, Outcome, RetryPolicy
+from dfq import (
+    AlreadyCompleted,
+    InvalidTask,
+    LeaseLost,
+    LeaseNotHeld,
+    Outcome,
+    RetryPolicy,
+    WrongState,
+)
 
 VERBS = ["ack", "nack", "release", "bury", "heartbeat", "save_state"]
 
@@ -257,3 +265,16 @@ def test_another_handle_can_settle_the_lease(engine, queue):
     assert queue.get("a").result == "there"
     with pytest.raises(LeaseLost):
         queue.ack(lease)
+
+
+def test_a_completed_task_can_not_be_requeued_and_the_error_says_what_can_be_done(queue):
+    queue.push(1, id="a")
+    queue.ack(queue.claim())
+    with pytest.raises(WrongState, match=r"'a' is completed.*push it again under a new id"):
+        queue.requeue("a")
+
+
+def test_a_pending_task_needs_no_requeue(queue):
+    queue.push(1, id="a")
+    with pytest.raises(WrongState, match=r"'a' is ready; only a failed task"):
+        queue.requeue("a")

@@ -86,10 +86,13 @@ def id_looks_like_queue(word: str) -> bool | None:
 def open_queue(url: str, *, create: bool = False, policy: Policy | None = None) -> Queue:
     """Open the queue; unless ``create``, a folder that is none is an error, not made one."""
     import dfq
-    from dfq.engines.file_folder import is_queue
+    from dfq.engines.file_folder import is_queue, refuse_file
 
     folder = local_folder(url)
-    if folder is not None and not create and not is_queue(folder):
+    if folder is not None and create:
+        # At once: a worker would wait for the folder to come back.
+        refuse_file(folder)
+    elif folder is not None and not is_queue(folder):
         raise NoQueueThere(
             f"there is no queue at {url!r}; check the name, "
             "or make one with `dfq init` or by pushing into it"

@@ -408,3 +408,11 @@ def bounded_text(text: object) -> str:
     if len(clean) <= MAX_ERROR_CHARACTERS:
         return clean
     return clean[: MAX_ERROR_CHARACTERS - 1] + "…"
+
+
+def not_requeued(task_id: str, state: str) -> str:
+    """Why a task that did not fail can't be requeued, and what can be done instead."""
+    text = f"task {task_id!r} is {state}; only a failed task can be requeued"
+    if state == "completed":
+        return f"{text}. To run it once more, push it again under a new id"
+    return text

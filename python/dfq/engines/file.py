@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from dfq import _core
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.engines.arguments import checked_state
-from dfq.engines.base import EngineQueue
-from dfq.engines.file_folder import file_in_the_way, is_made, is_queue
+from dfq.engines.base import EngineQueue, not_requeued
+from dfq.engines.file_folder import is_made, is_queue, refuse_file
 from dfq.engines.file_values import (
     filter_arguments,
     lease_from,
@@ -124,12 +124,8 @@ class FileQueue(EngineQueue):
                 seed,
             )
         except QueueUnavailable:
-            if (obstacle := file_in_the_way(self._path)) is None:
-                raise
-            raise QueueUnavailable(
-                f"{obstacle} is a file, and a queue is a folder; "
-                "name another path, or move the file away"
-            ) from None
+            refuse_file(self._path)
+            raise
 
     def _exists(self) -> bool:
         return self._opened is not None or is_made(self._path)
@@ -231,7 +227,13 @@ class FileQueue(EngineQueue):
     def requeue(self, task_id: str) -> None:
         """Give a failed task its attempts back; its history and fence stay."""
         self._need(check_id(task_id))
-        _told(self.core.requeue, task_id)
+        try:
+            _told(self.core.requeue, task_id)
+        except WrongState:
+            record = self.get(task_id)
+            if record is None or record.state == "failed":
+                raise
+            raise WrongState(not_requeued(task_id, record.state)) from None
 
     def pause(self, reason: str = "") -> None:
         """Stop handing out tasks, for every worker of this queue. Running ones finish."""

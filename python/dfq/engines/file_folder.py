@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from dfq.errors import QueueUnavailable
+
 
 def is_made(path: str) -> bool:
     """Whether a push or a worker has made the folder a queue already."""
@@ -15,12 +17,15 @@ def is_queue(path: str) -> bool:
     return is_made(path) or _is_there(f"{path}/queue.json")
 
 
-def file_in_the_way(path: str) -> str | None:
-    """What stands where the folder or one above it should be, but is no folder."""
+def refuse_file(path: str) -> None:
+    """Say so if a file stands where the folder, or one above it, should be."""
     path = os.path.abspath(path)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
-    return path if os.path.exists(path) and not os.path.isdir(path) else None
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise QueueUnavailable(
+            f"{path} is a file, and a queue is a folder; name another path, or move the file away"
+        )
 
 
 def _is_there(path: str) -> bool:

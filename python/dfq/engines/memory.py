@@ -18,7 +18,7 @@ from typing import cast
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock, new_id
 from dfq.engines.arguments import checked_state
-from dfq.engines.base import EngineQueue, bounded_text, stored_task
+from dfq.engines.base import EngineQueue, bounded_text, not_requeued, stored_task
 from dfq.engines.memory_store import Entry, Store
 from dfq.errors import TaskNotFound, WrongState
 from dfq.lease import Lease
@@ -174,8 +174,7 @@ class MemoryQueue(EngineQueue):
         with self._store.changed:
             entry = self._entry(check_id(task_id))
             if entry.place != "failed":
-                state = self._store.state_of(entry)
-                raise WrongState(f"task {task_id!r} is {state}; only a failed task can be requeued")
+                raise WrongState(not_requeued(task_id, self._store.state_of(entry)))
             expires_at = entry.task.expires_at
             if expires_at is not None and expires_at <= self._clock.wall():
                 # Its time was up; asked for again, it gets to run.
