@@ -80,7 +80,17 @@ def complain(message: str) -> None:
 
 def explain(error: DfqError) -> None:
     """Print an error that dfq raised; one without a message is told by its class."""
-    complain(str(error) or " ".join((type(error).__doc__ or type(error).__name__).split()))
+    from dfq.errors import HandlerError
+
+    message = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
+    if not isinstance(error, HandlerError):
+        complain(message)
+        return
+    # It may quote the user's own source, with a caret below: that needs its lines.
+    first, *rest = message.splitlines()
+    complain(first)
+    for text in rest:
+        click.echo(printable(text.replace("\t", " ")), err=True)
 
 
 def note(message: str, *, quiet: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dfq.engines.file_folder import is_queue
 from dfq.errors import InvalidURL
 from dfq.opening import split
 
@@ -18,6 +19,10 @@ class Folder:
             scheme, rest = "", ""
         self._path = Path(rest) if scheme == "file" else None
         self._identity: tuple[int, int] | None = None
+
+    def is_new(self) -> bool:
+        """Whether the queue has to be made first."""
+        return self._path is not None and not is_queue(str(self._path))
 
     def remember(self) -> None:
         """The queue has just worked, so the folder that is there is the one."""

@@ -257,10 +257,20 @@ def _import_failure(target: str, error: BaseException) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename != __file__ and "importlib" not in frame.filename
     ]
-    if isinstance(error, SyntaxError) or not frames:
+    if isinstance(error, SyntaxError):
+        return f"the handler {target!r} can't be imported: {_syntax_error(error)}"
+    if not frames:
         return f"the handler {target!r} can't be imported: {said}"
     last = frames[-1]
     return (
         f"the handler {target!r} can't be imported: {said}\n"
         f"  {last.filename}, line {last.lineno}, in {last.name}\n    {last.line}"
     )
+
+
+def _syntax_error(error: SyntaxError) -> str:
+    """What is wrong first, then where, as Python shows it: file, line, caret."""
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    where = [line for line in lines if line.startswith("  ")]
+    said = [line for line in lines if not line.startswith("  ")]
+    return "\n".join([*said[:1], *where, *said[1:]])

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dfq.errors import InvalidConfig
 from dfq.queue import Queue
 from dfq.worker.child import child_options, take_place, watch_supervisor
+from dfq.worker.folder import Folder
 from dfq.worker.handlers import HandlerSet
-from dfq.worker.logs import configure
+from dfq.worker.logs import LOGGER, configure
 from dfq.worker.loop import EXIT_DONE, Worker
 from dfq.worker.options import Progress, WorkerOptions
 
@@ -29,6 +30,9 @@ def run_worker(
         worker = Worker(queue, handlers, share)
         watch_supervisor(child, worker.stop)
         return worker.run()
+    if Folder(queue.url).is_new():
+        # A mistyped path looks like a queue in which there is nothing to do.
+        LOGGER.info("there was no queue yet: making a new queue at %s", queue.url)
     if options.processes > 1:
         return _supervise(queue, handlers, options, on_progress)
     return Worker(queue, handlers, options, on_progress).run()

@@ -147,3 +147,44 @@ def test_health_tells_when_a_worker_last_polled(run, tmp_path):
     assert ran.code == 0
     assert "w-1: last polled 0s ago" in ran.out
     assert run("health", "h", "--json").json["workers"][0]["worker_id"] == "w-1"
+
+
+def made_lines(ran):
+    return [line for line in ran.err.splitlines() if "making a new queue at" in line]
+
+
+def test_a_worker_tells_once_that_it_makes_a_new_queue(run, tmp_path):
+    options = ["--exec", "cat", "--drain", "--log-json"]
+    (line,) = made_lines(run("worker", "typo", *options))
+    assert orjson.loads(line)["message"].endswith(str(tmp_path / "typo"))
+    assert orjson.loads(line)["level"] == "info"
+    assert made_lines(run("worker", "typo", *options)) == []
+
+
+def test_a_queue_that_has_its_policy_already_is_no_news(run, tmp_path):
+    run("init", "jobs")
+    assert made_lines(run("worker", "jobs", "--exec", "cat", "--drain", "--log-json")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (
+            "def enrich(a,\tb:\n    pass\n",
+            ["SyntaxError: '(' was never closed", "line 1", "def enrich(a, b:", "          ^"],
+        ),
+        ("\nimport no_such_thing\n", ["No module named", "line 2", "import no_such_thing"]),
+    ],
+    ids=["syntax", "import"],
+)
+def test_what_a_module_raises_is_told_on_lines_of_its_own(run, url, tmp_path, source, told):
+    (tmp_path / "odd_shop.py").write_text(source)
+    ran = run("worker", url, "--handler", "odd_shop", "--drain")
+    assert ran.code == 78
+    lines = ran.err.splitlines()
+    assert lines[0].startswith("dfq: error: the handler 'odd_shop' can't be imported:")
+    assert len(lines) == len(told)
+    for line, words in zip(lines, told, strict=True):
+        assert words in line
+    if "^" in lines[-1]:
+        assert lines[-2][lines[-1].index("^")] == "("
