@@ -45,7 +45,7 @@ class Config:
 
     #: The queue, if a command names none. In dfq.toml a relative path starts at the file.
     queue_url: str | None = None
-    #: No messages and no progress bars.
+    #: No progress bars, and no counts after the rows of a file were pushed.
     quiet: bool = False
     #: What a worker runs: ``pkg.mod:function`` or a module of decorated tasks; commas between.
     handler: str | None = None

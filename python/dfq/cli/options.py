@@ -58,9 +58,13 @@ def complete_queue(_ctx: click.Context, _param: click.Parameter, incomplete: str
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON to stdout, for programs."
 )
-quiet_option = click.option(
-    "--quiet", is_flag=True, default=None, help="No messages, no progress bars."
-)
+
+
+def quiet_option(help: str) -> Callable[[Function], Function]:
+    """The option --quiet; each command says what it leaves out."""
+    return click.option("--quiet", is_flag=True, default=None, help=help)
+
+
 debug_option = click.option(
     "--debug",
     is_flag=True,

@@ -207,3 +207,44 @@ def test_options_that_contradict_each_other_are_refused(run, url, words, says):
     ran = run("push", url, *words)
     assert ran.code == 2
     assert says in ran.err
+
+
+def test_quiet_leaves_nothing_but_errors_of_a_file(run, url, queue):
+    rows = '{"id": 1}\n{"id": 2}\n'
+    ran = run("push", url, "-", "--id-field", "id", "--quiet", stdin=rows)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert queue.stats().ready == 2
+    ran = run("push", url, "-", "--id-field", "id", "--skip-bad", "--quiet", stdin=rows + "{\n")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("dfq: error: stdin: line 3")
+    assert ran.err.count("\n") == 1
+    ran = run("push", url, "-", "--quiet", stdin="{\n")
+    assert ran.code == 65
+    assert "stopped at line 1" in ran.err
+
+
+def test_quiet_may_be_configured_and_leaves_ids_and_json(run, url, queue, monkeypatch):
+    monkeypatch.setenv("DFQ_QUIET", "1")
+    assert run("push", url, "-", stdin="1\n").out == ""
+    assert run("push", url, "-", "--json", stdin="1\n").json["pushed"] == 1
+    assert run("push", url, "1", "--id", "t").out == "t\n"
+
+
+def test_a_misspelt_priority_names_the_nearest(run, url):
+    ran = run("push", url, "1", "--priority", "criticl")
+    assert ran.code == 65
+    assert "priority 'criticl' is unknown; did you mean 'critical'?" in ran.err
+    ran = run("push", url, "1", "--priority", "urgnt")
+    assert "known: critical, high, low, normal" in ran.err
+    assert "a whole number" in ran.err
+
+
+def test_a_queue_that_is_a_file_is_told(run, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    for words in (
+        ["push", "./notes.txt", "1"],
+        ["worker", "notes.txt", "--exec", "cat", "--drain"],
+    ):
+        ran = run(*words)
+        assert ran.code == 74
+        assert f"{tmp_path}/notes.txt is a file, and a queue is a folder" in ran.err

@@ -27,7 +27,7 @@ POLICY = {"max_attempts": 2, "retry": {"base_seconds": 0.05, "cap_seconds": 0.1}
     help="How many tasks to push.",
 )
 @json_option
-@quiet_option
+@quiet_option("No progress bar.")
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, tasks: int, as_json: bool, quiet: bool | None) -> None:

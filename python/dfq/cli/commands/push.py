@@ -71,7 +71,7 @@ class NoInput(DfqError, OSError):
 @click.option("--retry-cap", type=DURATION, help="The longest wait after any failure.")
 @click.option("--correlation-id", metavar="ID", help="Names the work in all logs.")
 @json_option
-@quiet_option
+@quiet_option("Nothing but ids and errors: no counts, no progress bar.")
 @debug_option
 @click.pass_context
 def command(
@@ -111,9 +111,13 @@ def command(
             return
         from dfq.config import load_config
 
-        silent = load_config().with_options(quiet=quiet).quiet or as_json
-        loaded = _push_file(queue, file_name, kind, id_field, skip_bad, options, silent)
-    _report(loaded, *_called(file_name, format_of(file_name, kind)), as_json)
+        silent = load_config().with_options(quiet=quiet).quiet
+        loaded = _push_file(queue, file_name, kind, id_field, skip_bad, options, silent or as_json)
+    _report_bad(loaded, *_called(file_name, format_of(file_name, kind)))
+    if as_json:
+        _report_json(loaded)
+    elif not silent:
+        _report(loaded, _called(file_name, format_of(file_name, kind))[1])
     if loaded.stopped_at is not None:
         ctx.exit(BAD_INPUT)
 
@@ -245,7 +249,7 @@ def _size(stream: IO[bytes]) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) and status.st_size else None
 
 
-def _report(loaded: Loaded, source: str, row_word: str, as_json: bool) -> None:
+def _report_bad(loaded: Loaded, source: str, row_word: str) -> None:
     stop = loaded.stopped_at
     if stop is not None:
         note(
@@ -254,18 +258,23 @@ def _report(loaded: Loaded, source: str, row_word: str, as_json: bool) -> None:
         )
     elif loaded.bad > BAD_LINES_SHOWN:
         note(f"{counted(loaded.bad, f'bad {row_word}')} in all")
-    if as_json:
-        json_line(
-            {
-                "pushed": loaded.pushed,
-                "existing": loaded.existing,
-                "bad": loaded.bad,
-                "stopped_at": None if stop is None else stop.number,
-            }
-        )
-        return
+
+
+def _report_json(loaded: Loaded) -> None:
+    stop = loaded.stopped_at
+    json_line(
+        {
+            "pushed": loaded.pushed,
+            "existing": loaded.existing,
+            "bad": loaded.bad,
+            "stopped_at": None if stop is None else stop.number,
+        }
+    )
+
+
+def _report(loaded: Loaded, row_word: str) -> None:
     line(f"pushed {counted(loaded.pushed, 'task')}")
     if loaded.existing:
         line(f"left alone {counted(loaded.existing, 'task')} that were there already")
-    if loaded.bad and stop is None:
+    if loaded.bad and loaded.stopped_at is None:
         line(f"skipped {counted(loaded.bad, f'bad {row_word}')}")

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     default=None,
     help="Log JSON lines.",
 )
-@quiet_option
+@quiet_option("No progress bar; the log goes on.")
 @debug_option
 @click.pass_context
 def command(
