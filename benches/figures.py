@@ -33,12 +33,12 @@ class Plan:
     rounds: int = 3
     tasks: int = 10_000
     deep: int = 100_000
-    one_by_one: int = 10_000
+    one_by_one: int = 2_000
     million: int = 1_000_000
     idle_seconds: float = 60.0
     commands: int = 9
     #: At most this many tasks for a peer.
-    peer_tasks: int = 10_000
+    peer_tasks: int = 2_000
 
 
 QUICK = Plan(

@@ -260,6 +260,7 @@ pub struct Index {
     leased: Timetable,
     blocked: HashMap<String, Vec<Ref>>,
     damaged: Vec<(i64, Ref)>,
+    news: bool,
 }
 
 impl Index {
@@ -279,6 +280,7 @@ impl Index {
             leased: Timetable::default(),
             blocked: HashMap::new(),
             damaged: Vec::new(),
+            news: false,
         }
     }
 
@@ -289,6 +291,7 @@ impl Index {
 
     /// Takes up entries a scan found.
     pub fn add_fresh(&mut self, shard: u8, slots: &[u32]) {
+        self.news |= !slots.is_empty();
         let key = (Reverse(NORMAL_PRIORITY), UNREAD);
         self.ready
             .entry(key)
@@ -310,7 +313,7 @@ impl Index {
                 let known = e.place == Place::Ready && e.group == UNREAD;
                 (e.priority, e.group) = (NORMAL_PRIORITY, UNREAD);
                 if !known {
-                    self.set_ready(entry);
+                    self.set_back(entry);
                 }
                 false
             }
@@ -352,6 +355,12 @@ impl Index {
         e.place = Place::Ready;
         let key = (Reverse(e.priority), e.group);
         self.ready.entry(key).or_default().push(entry);
+    }
+
+    /// Puts an entry that was not claimable among those worth a try.
+    pub fn set_back(&mut self, entry: Ref) {
+        self.news = true;
+        self.set_ready(entry);
     }
 
     /// Notes a foreign lease; look again at `check_boot_ms`.
@@ -483,7 +492,7 @@ impl Index {
     pub fn promote_due(&mut self, wall_ms: i64) {
         while let Some(entry) = self.delayed.pop_due(wall_ms) {
             if self.place(entry) == Place::Delayed {
-                self.set_ready(entry);
+                self.set_back(entry);
             }
         }
     }
@@ -516,7 +525,7 @@ impl Index {
     pub fn unblock(&mut self, dependency: &str) {
         for entry in self.blocked.remove(dependency).unwrap_or_default() {
             if self.place(entry) == Place::Blocked {
-                self.set_ready(entry);
+                self.set_back(entry);
             }
         }
     }
@@ -526,7 +535,7 @@ impl Index {
         for (_, entries) in std::mem::take(&mut self.blocked) {
             for entry in entries {
                 if self.place(entry) == Place::Blocked {
-                    self.set_ready(entry);
+                    self.set_back(entry);
                 }
             }
         }
@@ -549,6 +558,11 @@ impl Index {
         }
     }
 
+    /// Whether anything came, or came back, since this was last asked.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
     /// Whether anything may be worth a try.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -560,7 +574,7 @@ impl Index {
         for slot in 0..slots {
             let entry = Ref::new(shard, slot);
             if self.place(entry) == Place::Leased {
-                self.set_ready(entry);
+                self.set_back(entry);
             }
         }
     }

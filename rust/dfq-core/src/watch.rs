@@ -40,6 +40,8 @@ pub struct Bell(Mutex<Waiters>);
 struct Waiters {
     /// It rang while nobody waited.
     rung: bool,
+    /// A claim left something behind while nobody waited.
+    left: bool,
     waiting: Vec<Arc<Pipe>>,
     idle: Vec<Arc<Pipe>>,
 }
@@ -74,16 +76,24 @@ impl Bell {
         waiters.wake();
     }
 
-    /// Ends the waits that are under way.
-    pub fn nudge(&self) {
-        self.0.lock().wake();
+    /// Notes what a claim left behind: whether anything, and whether others don't know of it.
+    /// Then the waits that are under way end, or else the next one.
+    pub fn leave(&self, anything: bool, unknown: bool) {
+        let mut waiters = self.0.lock();
+        waiters.left &= anything;
+        if unknown {
+            waiters.left = waiters.waiting.is_empty();
+            waiters.wake();
+        }
     }
 
     /// Waits until the bell rings, `fd` has something, or the time is up. True: not the time.
     pub fn wait(&self, fd: Option<&Arc<OwnedFd>>, timeout_ms: i64) -> rustix::io::Result<bool> {
         let pipe = {
             let mut waiters = self.0.lock();
-            if std::mem::take(&mut waiters.rung) {
+            let (rung, left) = (waiters.rung, waiters.left);
+            (waiters.rung, waiters.left) = (false, false);
+            if rung || left {
                 return Ok(true);
             }
             let pipe = match waiters.idle.pop() {

@@ -67,10 +67,9 @@ impl FileQueue {
         let mut pending = own.pending.lock();
         let mut won = Vec::new();
         let outcome = self.claim_into(&mut won, &mut pending, request, now);
-        if pending.index.has_ready() {
-            // Another thread may have slept through the events that this one took in.
-            own.bell.nudge();
-        }
+        // Another thread may have slept through the news that this one took in.
+        let left = pending.index.has_ready();
+        own.bell.leave(left, pending.index.take_news() && left);
         match outcome {
             // What was won so far is ours: hand it out, the error will come again.
             Err(error) if won.is_empty() => Err(error),
@@ -172,7 +171,7 @@ impl FileQueue {
         }
         let id = pending.index.name(entry);
         match self.check_lease(entry, &id, now)? {
-            super::reap::Checked::Free => pending.index.set_ready(entry),
+            super::reap::Checked::Free => pending.index.set_back(entry),
             super::reap::Checked::Gone => pending.index.remove(entry),
             super::reap::Checked::Held { until_boot_ms } => {
                 let next = now.boot_ms + LEASE_CHECK_MS;
