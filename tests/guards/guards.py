@@ -208,6 +208,11 @@ LOCKS = (
         Place("lock.rs", "", "F_SETLK, libc::F_WRLCK", "F_SETLK, libc::F_UNLCK"),
         *(LOCKED, "taking_over or nobody_elses"),
     ),
+    Guard(
+        "lock: of the file that stands there",
+        Place("root.rs", "", "guard.file().stands_in(self.fd())", "true"),
+        *(LOCKED, "was_deleted"),
+    ),
     lock("nack and heartbeat", "queue/settle.rs", "fn hold", "nobody_elses"),
     lock("ack", "queue/settle.rs", "pub fn ack(", "taking_over"),
     lock("take-over", "queue/reap.rs", "fn reap(", "taking_over or nobody_elses"),

@@ -56,6 +56,23 @@ def test_an_ack_keeps_others_from_taking_over(root: Path, stop_at, fresh, later)
     assert queue.get("target").result == "slow"
 
 
+def test_a_lock_counts_for_those_who_knew_the_lock_file_that_was_deleted(
+    root: Path, stop_at, fresh, later
+) -> None:
+    queues = []
+
+    def without_its_lock_file() -> None:
+        fresh()
+        queues[:] = [FileQueue(root, clock=later)]
+        queues[0].sweep()
+        (root / "lock").unlink()
+
+    with stop_at(root, "ack", "renameat", '"result.json"', without_its_lock_file) as acker:
+        taker = Meanwhile(lambda: queues[0].claim("taker"))
+        assert acker.go_on() == {"done": 1}
+        assert taker.end().outcome is None, "one task, two holders"
+
+
 def test_a_nack_removes_nobody_elses_lease(root: Path, stop_at, fresh, later) -> None:
     with stop_at(root, "nack", "fsync", str(root / "tmp"), fresh) as nacker:
         queue = FileQueue(root, clock=later)
