@@ -312,12 +312,12 @@ def test_the_version_is_printed(run):
     assert run("--version").stdout.split()[0] == "dfq"
 
 
-def test_a_folder_that_may_not_be_written_is_told(run, tmp_path):
+def test_a_file_in_the_way_of_a_folder_is_named(run, tmp_path):
     (tmp_path / "file").write_text("")
     ran = run("push", "file/jobs", "1")
     assert ran.returncode == 74
     assert "Traceback" not in ran.stderr
-    assert "file/jobs" in ran.stderr
+    assert f"{tmp_path / 'file'} is a file" in ran.stderr
 
 
 def test_the_command_is_installed_under_its_name(environment):
