@@ -103,9 +103,9 @@ class Queue(Protocol):
     def push_many(self, tasks: Iterable[NewTask]) -> List[Pushed]:
         """Store many at once, synced together. A duplicate is reported, the rest is stored.
 
-        They are taken and stored in lots of 1,000, one after another. A lot with a circle of
-        dependencies is refused as a whole; the lots before it are stored and stay, the tasks
-        behind it are not looked at. A task that is no NewTask refuses its lot the same way.
+        They are taken and stored in lots of 10,000 (or 16 MiB), one after another. A lot with a
+        circle of dependencies is refused as a whole; the lots before it are stored and stay, the
+        tasks behind it are not looked at. A task that is no NewTask refuses its lot the same way.
         """
         ...
 

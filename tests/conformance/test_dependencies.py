@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dfq import DependencyCycle
+from dfq.engines import base
 
 
 def test_a_task_waits_until_its_dependency_is_completed(queue):
@@ -189,8 +190,14 @@ def circle_across_lots(queue):
 
 
 @pytest.mark.parametrize("circle", [circle_in_a_later_lot, circle_across_lots])
-def test_push_many_stores_lots_of_a_thousand_one_after_another(queue, circle):
+@pytest.mark.parametrize("bound", ["tasks", "bytes"])
+def test_push_many_stores_lots_one_after_another(queue, circle, bound, monkeypatch):
     """So what stands before the lot that is refused is stored, and nothing of it and after it."""
+    if bound == "tasks":
+        monkeypatch.setattr(base, "LOT", 1_000)
+    else:
+        # The numbers below 1,000 are 2,890 bytes of JSON.
+        monkeypatch.setattr(base, "LOT_BYTES", 2_890)
 
     def tasks():
         yield queue.new_task(0, id="t0", depends_on=["x"])

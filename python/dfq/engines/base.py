@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from dfq.handler import TaskDecorator
 
 #: push_many hands so many tasks at once to the engine: enough to share a sync, little to hold.
-LOT = 1_000
+LOT = 10_000
+LOT_BYTES = 16 << 20
 #: Longer error texts are cut: a history must not outgrow its task.
 MAX_ERROR_CHARACTERS = 4_000
 #: A task's history keeps this many errors, the newest.
@@ -169,13 +170,13 @@ class EngineQueue(ABC):
     def push_many(self, tasks: Iterable[NewTask]) -> List[Pushed]:
         """Store many at once, synced together. A duplicate is reported, the rest is stored.
 
-        They are taken and stored in lots of 1,000, one after another. A lot with a circle of
-        dependencies is refused as a whole; the lots before it are stored and stay, the tasks
-        behind it are not looked at. A task that is no NewTask refuses its lot the same way.
+        They are taken and stored in lots of 10,000 (or 16 MiB), one after another. A lot with a
+        circle of dependencies is refused as a whole; the lots before it are stored and stay, the
+        tasks behind it are not looked at. A task that is no NewTask refuses its lot the same way.
         """
         stream = iter(tasks)
         pushed: List[Pushed] = []
-        while lot := [checked_new(task) for task in itertools.islice(stream, LOT)]:
+        while lot := _next_lot(stream):
             pushed += self._push(lot)
         return pushed
 
@@ -378,6 +379,17 @@ class EngineQueue(ABC):
                 f"lease_seconds is {given!r}; it must be a number of seconds above 0"
             )
         return float(given)
+
+
+def _next_lot(stream: Iterator[NewTask]) -> List[NewTask]:
+    lot: List[NewTask] = []
+    size = 0
+    for task in itertools.islice(stream, LOT):
+        lot.append(checked_new(task))
+        size += len(task.payload)
+        if size >= LOT_BYTES:
+            break
+    return lot
 
 
 def stored_task(new: NewTask, policy: Policy) -> Task:
