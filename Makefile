@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROFILE ?= dev
+# By the environment, as maturin does not pass its own --quiet on to pip.
+export PIP_QUIET := 1
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
@@ -14,12 +16,12 @@ help: ## Say what there is
 $(VENV)/tools: pyproject.toml
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "dfq needs Python 3.11 or newer"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip maturin
-	$(BIN)/python -m pip install --quiet orjson click
+	$(BIN)/python -m pip install --upgrade pip maturin
+	$(BIN)/python -m pip install orjson click
 	@touch $@
 
 $(VENV)/dev: $(VENV)/tools
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --group dev
 	@touch $@
 
 $(VENV)/built-$(PROFILE): $(VENV)/tools $(RUST_SOURCES)
@@ -54,7 +56,7 @@ bench: PROFILE := release
 bench: $(VENV)/dev ## Measure, and write docs/benchmarks.md (as root: it mounts an ext4 image)
 	$(BIN)/maturin develop --quiet --release
 	@rm -f $(VENV)/built-*; touch $(VENV)/built-release
-	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m pip install --group bench
 	$(BIN)/python -m benches.report
 
 soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a long time
