@@ -11,7 +11,8 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::root::{Layout, Root};
+use crate::layout::Layout;
+use crate::root::Root;
 use crate::sys;
 use crate::time;
 

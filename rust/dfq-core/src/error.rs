@@ -7,8 +7,6 @@ use std::fmt;
 pub enum Kind {
     /// The input is wrong: mend it.
     Invalid,
-    /// The id is taken; nothing was changed.
-    Duplicate,
     /// The task would wait for itself.
     Cycle,
     /// There is no such task.
@@ -36,7 +34,6 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Invalid => "invalid",
-            Kind::Duplicate => "duplicate",
             Kind::Cycle => "cycle",
             Kind::NotFound => "not_found",
             Kind::WrongState => "wrong_state",

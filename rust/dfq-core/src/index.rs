@@ -7,189 +7,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::envelope::{Envelope, NORMAL_PRIORITY};
+use crate::filter::Filter;
+use crate::shard::{Entry, Place, Ref, Shard, UNREAD};
 use crate::timetable::Timetable;
-
-/// What is known about an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The slot is free.
-    Free,
-    /// Worth a try.
-    Ready,
-    /// A try found a lease.
-    Leased,
-    /// Not before its time.
-    Delayed,
-    /// Waits for another task.
-    Blocked,
-    /// Can't be read; it gets a moment in case somebody is still writing it.
-    Damaged,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    offset: u32,
-    length: u8,
-    place: Place,
-    priority: i16,
-    group: u32,
-}
-
-/// An entry's address: shard and slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ref(u32);
-
-impl Ref {
-    fn new(shard: u8, slot: usize) -> Ref {
-        Ref(u32::from(shard) << 24 | slot as u32)
-    }
-
-    /// The shard of the entry (0 in the flat layout).
-    pub fn shard(self) -> u8 {
-        (self.0 >> 24) as u8
-    }
-
-    fn slot(self) -> usize {
-        (self.0 & 0x00ff_ffff) as usize
-    }
-}
-
-/// The most tasks one shard directory may hold.
-const MAX_SLOTS: usize = 1 << 24;
-
-/// The entries of one shard directory.
-#[derive(Default)]
-pub struct Shard {
-    names: Vec<u8>,
-    garbage: usize,
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    table: HashTable<u32>,
-    hasher: DefaultHashBuilder,
-}
-
-impl Shard {
-    fn name(&self, slot: usize) -> &[u8] {
-        let entry = &self.entries[slot];
-        &self.names[entry.offset as usize..entry.offset as usize + usize::from(entry.length)]
-    }
-
-    fn find(&self, name: &[u8]) -> Option<usize> {
-        let hash = self.hasher.hash_one(name);
-        self.table
-            .find(hash, |slot| self.name(*slot as usize) == name)
-            .map(|slot| *slot as usize)
-    }
-
-    /// The slot of `name`, and whether it is new. None: the shard is full.
-    fn insert(&mut self, name: &[u8]) -> Option<(usize, bool)> {
-        if let Some(slot) = self.find(name) {
-            return Some((slot, false));
-        }
-        let offset = u32::try_from(self.names.len()).ok()?;
-        let entry = Entry {
-            offset,
-            length: name.len() as u8,
-            place: Place::Ready,
-            priority: NORMAL_PRIORITY,
-            group: UNREAD,
-        };
-        let slot = match self.free.pop() {
-            Some(slot) => slot as usize,
-            None if self.entries.len() < MAX_SLOTS => {
-                self.entries.push(entry);
-                self.entries.len() - 1
-            }
-            None => return None,
-        };
-        self.names.extend_from_slice(name);
-        self.entries[slot] = entry;
-        let hash = self.hasher.hash_one(name);
-        let (names, entries, hasher) = (&self.names, &self.entries, &self.hasher);
-        self.table.insert_unique(hash, slot as u32, |slot| {
-            let e = &entries[*slot as usize];
-            let start = e.offset as usize;
-            hasher.hash_one(&names[start..start + usize::from(e.length)])
-        });
-        Some((slot, true))
-    }
-
-    fn remove(&mut self, slot: usize) {
-        if self.entries[slot].place == Place::Free {
-            return;
-        }
-        let hash = self.hasher.hash_one(self.name(slot));
-        if let Ok(found) = self.table.find_entry(hash, |s| *s as usize == slot) {
-            found.remove();
-        }
-        self.garbage += usize::from(self.entries[slot].length);
-        self.entries[slot].place = Place::Free;
-        self.free.push(slot as u32);
-        if self.garbage > 4096 && self.garbage * 2 > self.names.len() {
-            self.compact();
-        }
-    }
-
-    fn compact(&mut self) {
-        let mut names = Vec::with_capacity(self.names.len() - self.garbage);
-        for entry in self.entries.iter_mut().filter(|e| e.place != Place::Free) {
-            let start = entry.offset as usize;
-            entry.offset = names.len() as u32;
-            names.extend_from_slice(&self.names[start..start + usize::from(entry.length)]);
-        }
-        self.names = names;
-        self.garbage = 0;
-    }
-
-    /// Makes the shard hold exactly `names` (each ended by a slash, which no name has).
-    /// Returns the slots that are new.
-    pub fn replace_with(&mut self, names: &[u8]) -> Vec<u32> {
-        let cold = self.table.is_empty();
-        let count = names.iter().filter(|b| **b == b'/').count();
-        if cold {
-            self.entries.reserve(count);
-            self.names.reserve(names.len() - count);
-            let (entries, arena, hasher) = (&self.entries, &self.names, &self.hasher);
-            self.table.reserve(count, |slot| {
-                let e = &entries[*slot as usize];
-                let start = e.offset as usize;
-                hasher.hash_one(&arena[start..start + usize::from(e.length)])
-            });
-        }
-        let mut seen = vec![false; if cold { 0 } else { self.entries.len() }];
-        let mut fresh = Vec::with_capacity(if cold { count } else { 0 });
-        for name in names.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-            match self.insert(name) {
-                Some((slot, true)) => {
-                    fresh.push(slot as u32);
-                    if let Some(mark) = seen.get_mut(slot) {
-                        *mark = true;
-                    }
-                }
-                Some((slot, false)) => {
-                    if let Some(mark) = seen.get_mut(slot) {
-                        *mark = true;
-                    }
-                }
-                None => break,
-            }
-        }
-        for (slot, seen) in seen.into_iter().enumerate() {
-            if !seen {
-                self.remove(slot);
-            }
-        }
-        fresh
-    }
-}
-
-/// The group of tasks whose envelope was not read yet.
-const UNREAD: u32 = 0;
 
 /// What tasks are chosen by, apart from priority. Tasks alike in it form a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -197,53 +19,6 @@ struct Group {
     name: Option<String>,
     project: Option<String>,
     labels: Vec<String>,
-}
-
-/// Which tasks a claim wants. Empty: all.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// Only this project.
-    pub project: Option<String>,
-    /// All of these labels.
-    pub labels: Vec<String>,
-    /// No lower priority.
-    pub min_priority: Option<i16>,
-    /// No higher priority.
-    pub max_priority: Option<i16>,
-    /// One of these names; the empty string matches a task without one.
-    pub names: Option<Vec<String>>,
-}
-
-impl Filter {
-    /// Whether every task passes.
-    pub fn is_empty(&self) -> bool {
-        self.project.is_none()
-            && self.labels.is_empty()
-            && self.min_priority.is_none()
-            && self.max_priority.is_none()
-            && self.names.is_none()
-    }
-
-    fn wants(&self, name: Option<&str>, project: Option<&str>, labels: &[String]) -> bool {
-        (self.project.is_none() || self.project.as_deref() == project)
-            && self.labels.iter().all(|label| labels.contains(label))
-            && self.names.as_ref().is_none_or(|names| {
-                names
-                    .iter()
-                    .any(|wanted| wanted == name.unwrap_or_default())
-            })
-    }
-
-    fn wants_priority(&self, priority: i16) -> bool {
-        self.min_priority.is_none_or(|least| priority >= least)
-            && self.max_priority.is_none_or(|most| priority <= most)
-    }
-
-    /// Whether the task passes.
-    pub fn matches(&self, task: &Envelope) -> bool {
-        self.wants_priority(task.priority)
-            && self.wants(task.name.as_deref(), task.project.as_deref(), &task.labels)
-    }
 }
 
 fn place_in(shards: &[Shard], entry: Ref) -> Place {
@@ -541,11 +316,6 @@ impl Index {
         }
     }
 
-    /// The shards of the tasks that others wait for.
-    pub fn awaited(&self) -> impl Iterator<Item = &str> {
-        self.blocked.keys().map(String::as_str)
-    }
-
     /// Has another look soon at the delayed entries of a shard in which something happened, for
     /// when nobody tells what: they may have been given a new time.
     pub fn recheck_delayed(&mut self, shard: u8, wall_ms: i64) {
@@ -593,14 +363,10 @@ impl Index {
             .min()
     }
 
-    /// How many tasks are known to be pending.
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.table.len()).sum()
-    }
-
     /// Whether no task is known.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shards.iter().all(|shard| shard.count() == 0)
     }
 }
 
@@ -666,7 +432,7 @@ mod tests {
             let entry = index.find(0, name.as_bytes()).unwrap();
             assert_eq!(index.name(entry), name);
         }
-        assert!(index.shards[0].names.len() < 10_000);
+        assert!(index.shards[0].name_bytes() < 10_000);
     }
 
     #[test]

@@ -74,6 +74,34 @@ pub enum Standing {
 }
 
 impl Lease {
+    /// A lease of this process that has no term yet: it is over unless it is renewed.
+    pub fn new(
+        id: &str,
+        lease_id: String,
+        fence: u64,
+        attempt: u32,
+        me: &Identity,
+        now: Now,
+    ) -> Self {
+        Lease {
+            task_id: id.to_owned(),
+            worker_id: format!("dfq-{}", me.pid),
+            lease_id,
+            fence,
+            attempt,
+            host: me.host.clone(),
+            boot_id: me.boot_id.clone(),
+            pid: me.pid,
+            pid_start: me.pid_start,
+            pid_namespace: me.pid_namespace,
+            acquired_at: Stamp(now.wall_ms),
+            heartbeat_at: Stamp(now.wall_ms),
+            expires_at: Stamp(now.wall_ms),
+            lease_ms: 0,
+            expires_boot_ms: now.boot_ms,
+        }
+    }
+
     /// Reads a lease.json; None if it is torn or not ours.
     pub fn parse(content: &[u8]) -> Option<Self> {
         serde_json::from_slice(content).ok()

@@ -1,24 +1,30 @@
 //! The file queue of dfq: a work queue that is just a folder.
 //!
-//! [`queue::FileQueue`] has the verbs; start reading there. Nothing in this crate reads a clock
+//! [`queue::FileQueue`] has the verbs; start reading there. No verb reads a clock
 //! or draws randomness of its own: both are handed in, so that a test can own them.
 
-pub mod archive;
-pub mod chance;
+mod archive;
+mod boot;
+mod chance;
 pub mod envelope;
 pub mod error;
+pub mod filter;
 mod forked;
-pub mod host;
+mod host;
 pub mod id;
-pub mod index;
+mod index;
 mod kept;
+mod layout;
 pub mod lease;
-pub mod lock;
-pub mod pending;
+pub mod listing;
+mod lock;
+mod pending;
 pub mod queue;
 pub mod root;
-pub mod scan;
-pub mod sys;
+mod scan;
+mod shard;
+mod sys;
 pub mod time;
 mod timetable;
-pub mod watch;
+mod view;
+mod watch;

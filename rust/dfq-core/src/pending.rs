@@ -12,17 +12,16 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::id;
-use crate::index::{Index, Place, Ref};
-use crate::root::{Area, Layout, Root};
+use crate::index::Index;
+use crate::layout::Layout;
+use crate::root::{Area, Root};
 use crate::scan::{self, Found};
+use crate::shard::{Place, Ref};
 use crate::sys;
 use crate::time::Now;
+use crate::view::{mtime_of, View};
 use crate::watch::{Event, Target, Watch};
 
-/// Kernels stamp files by a tick of at most 10 ms.
-const FINE_TICK_MS: i64 = 20;
-/// File systems without fractions of a second: FAT counts in twos.
-const COARSE_TICK_MS: i64 = 2_500;
 /// Without inotify, a busy claimer looks around this often at most.
 const LEAST_POLL_MS: i64 = 25;
 /// With inotify, the mtimes are still compared this often, in case an event was missed.
@@ -31,63 +30,12 @@ const SAFETY_POLL_MS: i64 = 30_000;
 /// Without inotify, a delayed task in a shard that changed is looked at again after this time.
 const DELAYED_CHECK_MS: i64 = 5_000;
 
-#[derive(Clone, Copy, Default)]
-struct View {
-    mtime: Option<(i64, i64)>,
-    seen_boot_ms: i64,
-    settled: bool,
-}
-
-impl View {
-    /// A view of a directory that is about to be read. `stamps`: what the clock that stamps
-    /// files says, if known: a mtime clearly before it will not be given again.
-    fn new(mtime: Option<(i64, i64)>, stamps: Option<(i64, i64)>, now: Now) -> View {
-        let mut view = View {
-            mtime,
-            seen_boot_ms: now.boot_ms,
-            settled: false,
-        };
-        if let (Some(mtime), Some(stamps)) = (mtime, stamps) {
-            let age_ms = (stamps.0 - mtime.0) * 1000 + (stamps.1 - mtime.1) / 1_000_000;
-            view.settled = age_ms >= view.tick_ms();
-        }
-        view
-    }
-
-    /// Whether a directory must be read (again), which the caller then does.
-    fn moved(&mut self, root: &Root, path: &str, now: Now) -> Result<bool> {
-        let mtime = match fs::statat(root.fd(), path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(mtime_of(&stat)),
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(Error::io("look at", path, errno)),
-        };
-        if mtime.is_none() || (self.settled && self.mtime == mtime) {
-            return Ok(false);
-        }
-        let stamps = (!root.is_network()).then(sys::file_clock);
-        *self = View::new(mtime, stamps, now);
-        Ok(true)
-    }
-
-    fn tick_ms(&self) -> i64 {
-        match self.mtime {
-            Some((_, 0)) => COARSE_TICK_MS,
-            _ => FINE_TICK_MS,
-        }
-    }
-}
-
 /// Something in pending/ that can't be a task.
 pub struct Foreign {
     /// Its path below the root, as bytes: it may be anything.
     pub path: Vec<u8>,
     /// What is wrong with it.
     pub reason: &'static str,
-}
-
-#[allow(clippy::unnecessary_cast)] // The widths differ between systems.
-fn mtime_of(stat: &fs::Stat) -> (i64, i64) {
-    (stat.st_mtime as i64, stat.st_mtime_nsec as i64)
 }
 
 /// The index and what keeps it current.

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::boot::Boot;
 use crate::error::{Error, Kind, Result};
 use crate::forked::PerProcess;
 use crate::host::Identity;
 use crate::id;
+use crate::layout::{self, Layout};
 use crate::lock::{self, Guard, LockFile};
-use crate::sys::{self, Content};
+use crate::sys;
 
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,33 +49,6 @@ impl Area {
     fn index(self) -> usize {
         self as usize
     }
-}
-
-/// How task directories are laid out below an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// `<area>/<shard>/<id>/`
-    Sharded,
-    /// `<area>/<id>/`, as the first paper has it.
-    Flat,
-}
-
-/// The layout keys of queue.json; the policy keys belong to the caller.
-#[derive(Deserialize)]
-struct LayoutKeys {
-    #[serde(default)]
-    dfq: Value,
-    #[serde(default)]
-    layout: Value,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-struct BootFile {
-    boot_id: String,
-    epoch: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    layout: Option<Layout>,
 }
 
 /// Every boot starts its fences above those of earlier boots, so that claims lost in a power
@@ -134,7 +107,7 @@ impl Root {
             // Whoever made the folder may have been killed before its sync.
             sync_parent(Path::new(path))?;
         }
-        let stated = read_layout(handle.as_fd(), path)?;
+        let stated = layout::stated(handle.as_fd(), path)?;
         let mut root = Root {
             network: sys::is_network(&handle),
             owner: fs::fstat(&handle).map_err(failed("look at"))?.st_uid,
@@ -154,37 +127,38 @@ impl Root {
 
     /// Counts boots in boot.json, durably; and fixes the layout there at the first use, so that
     /// what a script drops into the folder later can't change it.
-    fn this_boot(&self, stated: Option<Layout>) -> Result<BootFile> {
+    fn this_boot(&self, stated: Option<Layout>) -> Result<Boot> {
         let process = self.process()?;
-        let is_settled = |boot: &BootFile| {
+        let is_settled = |boot: &Boot| {
             boot.boot_id == process.me.boot_id && (stated.is_some() || boot.layout.is_some())
         };
-        if let Some(boot) = read_boot(self.fd()).filter(is_settled) {
+        if let Some(boot) = Boot::read(self.fd()).filter(is_settled) {
             return Ok(boot);
         }
         let writable = process.locks.lock().is_writable();
         let _guard = writable.then(|| self.lock(lock::QUEUE)).transpose()?;
-        let known = read_boot(self.fd());
+        let known = Boot::read(self.fd());
         if let Some(boot) = known.as_ref().filter(|boot| is_settled(boot)) {
             return Ok(boot.clone());
         }
         let layout = match stated.or(known.as_ref().and_then(|boot| boot.layout)) {
             Some(layout) => layout,
-            None => guess_layout(self.fd(), &self.path)?,
+            None => layout::guess(self.fd(), &self.path)?,
         };
         let epoch = match &known {
             Some(boot) if boot.boot_id == process.me.boot_id => boot.epoch,
             Some(boot) => boot.epoch + 1,
             None => 0,
         };
-        let boot = BootFile {
+        let boot = Boot {
             boot_id: process.me.boot_id.clone(),
             epoch,
             layout: Some(layout),
         };
         // On a read-only disk nothing can be claimed, so no fence is needed.
         if writable {
-            write_boot(&self.handle, &boot).map_err(|e| Error::io("write", "boot.json", e))?;
+            boot.write(&self.handle)
+                .map_err(|e| Error::io("write", "boot.json", e))?;
         }
         Ok(boot)
     }
@@ -222,11 +196,6 @@ impl Root {
     /// Whether a directory of this owner may hold a task.
     pub fn trusts_owner(&self, uid: u32) -> bool {
         uid == self.owner || uid == rustix::process::geteuid().as_raw()
-    }
-
-    /// The folder's owner.
-    pub fn owner(&self) -> u32 {
-        self.owner
     }
 
     /// Who we are and our locks, as of this process.
@@ -429,86 +398,4 @@ fn sync_parent(path: &Path) -> Result<()> {
         Err(errno) => Err(errno),
     };
     synced.map_err(|errno| Error::io("sync", &parent.to_string_lossy(), errno))
-}
-
-/// The layout that queue.json states, if it does.
-fn read_layout(root: BorrowedFd<'_>, path: &str) -> Result<Option<Layout>> {
-    let wrong = |what: String| Error::new(Kind::Invalid, format!("{path}/queue.json: {what}"));
-    let content = match sys::read_file(root, "queue.json", 1 << 20) {
-        Ok(Content::Whole(content)) => content,
-        Ok(Content::Missing) => return Ok(None),
-        Ok(Content::Foreign(what)) => return Err(wrong(what.into_owned())),
-        Err(errno) => return Err(Error::io("read", &format!("{path}/queue.json"), errno)),
-    };
-    let keys: LayoutKeys = serde_json::from_slice(&content).map_err(|e| {
-        wrong(format!(
-            "not JSON ({e}); mend it, or delete it for the defaults"
-        ))
-    })?;
-    let version = match &keys.dfq {
-        Value::Null => None,
-        value => Some(value.as_u64().ok_or_else(|| {
-            wrong(format!(
-                "dfq is {value}; it is the layout's version, a whole number"
-            ))
-        })?),
-    };
-    if let Some(version) = version.filter(|v| *v > u64::from(crate::envelope::VERSION)) {
-        return Err(Error::new(
-            Kind::LayoutTooNew,
-            format!(
-                "{path} has layout {version}; this dfq knows layout {} at most. Upgrade dfq",
-                crate::envelope::VERSION
-            ),
-        ));
-    }
-    match &keys.layout {
-        Value::Null => Ok(None),
-        Value::String(name) if name == "sharded" => Ok(Some(Layout::Sharded)),
-        Value::String(name) if name == "flat" => Ok(Some(Layout::Flat)),
-        other => Err(wrong(format!(
-            "layout is {other}; it is \"sharded\" or \"flat\""
-        ))),
-    }
-}
-
-/// A folder whose layout nobody stated is flat if tasks stand directly below pending/.
-fn guess_layout(root: BorrowedFd<'_>, path: &str) -> Result<Layout> {
-    let failed = |errno| Error::io("read", &format!("{path}/pending"), errno);
-    let pending = sys::open_dir(root, "pending").map_err(failed)?;
-    let (mut shards, mut others) = (0, 0);
-    sys::each_entry(&pending, |name, kind| {
-        if id::shard_from_name(name).is_some() {
-            shards += 1;
-        } else if kind == fs::FileType::Directory && id::is_valid(name) {
-            others += 1;
-        }
-    })
-    .map_err(failed)?;
-    Ok(if others > 0 && shards == 0 {
-        Layout::Flat
-    } else {
-        Layout::Sharded
-    })
-}
-
-fn read_boot(root: BorrowedFd<'_>) -> Option<BootFile> {
-    match sys::read_file(root, "boot.json", 4096) {
-        Ok(Content::Whole(content)) => serde_json::from_slice(&content).ok(),
-        _ => None,
-    }
-}
-
-fn write_boot(handle: &OwnedFd, boot: &BootFile) -> rustix::io::Result<()> {
-    let root = handle.as_fd();
-    let bytes = serde_json::to_vec(boot).unwrap_or_default();
-    match fs::unlinkat(root, "tmp/boot.json", fs::AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(errno),
-    }
-    let file = sys::create_exclusive(root, "tmp/boot.json")?;
-    sys::write_all(&file, &bytes)?;
-    sys::sync(&file)?;
-    fs::renameat(root, "tmp/boot.json", root, "boot.json")?;
-    sys::sync(handle)
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::index::Ref;
+use crate::shard::Ref;
 
 /// Fewer than this are not worth a tidying.
 const LEAST: usize = 1024;

@@ -1,15 +1,16 @@
 //! Between Python's plain values and the core's structs.
 
 use dfq_core::envelope::{Envelope, NORMAL_PRIORITY};
-use dfq_core::index::Filter;
+use dfq_core::filter::Filter;
 use dfq_core::lease::Lease;
+use dfq_core::listing::Entry;
 use dfq_core::queue::{Claimed, Counts, NewTask, Record, SweepReport};
 use dfq_core::time::Stamp;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use serde_json::value::RawValue;
 
 /// A task as Python hands it in. Times are milliseconds since 1970.
@@ -236,4 +237,13 @@ pub fn sweep_report<'py>(py: Python<'py>, report: &SweepReport) -> PyResult<Boun
     dict.set_item("archived", report.archived)?;
     dict.set_item("dropped", report.dropped)?;
     Ok(dict)
+}
+
+/// The objects of a page: key, ETag, whole seconds since 1970 (a read knows no more), size.
+pub fn entries<'py>(py: Python<'py>, entries: &[Entry]) -> PyResult<Bound<'py, PyList>> {
+    let rows = entries.iter().map(|entry| {
+        let modified = entry.modified_ms.div_euclid(1000) as f64;
+        (&entry.key, &entry.etag, modified, entry.size)
+    });
+    PyList::new(py, rows.collect::<Vec<_>>())
 }

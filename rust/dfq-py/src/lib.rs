@@ -367,11 +367,27 @@ fn shard_of(task_id: &str) -> &'static str {
     dfq_core::id::shard_name(dfq_core::id::shard_of(task_id))
 }
 
+/// One page of a bucket's listing, its keys without the prefix.
+#[pyfunction]
+#[pyo3(signature = (body, prefix=""))]
+fn parse_listing<'py>(
+    py: Python<'py>,
+    body: &[u8],
+    prefix: &str,
+) -> PyResult<(Bound<'py, PyList>, bool, Option<String>)> {
+    let listing = py
+        .detach(|| dfq_core::listing::parse(body, prefix))
+        .map_err(PyValueError::new_err)?;
+    let entries = convert::entries(py, &listing.entries)?;
+    Ok((entries, listing.is_truncated, listing.next_token))
+}
+
 /// The core of dfq.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FileQueue>()?;
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     module.add_function(wrap_pyfunction!(shard_of, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_listing, module)?)?;
     Ok(())
 }

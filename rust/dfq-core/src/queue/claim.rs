@@ -19,15 +19,16 @@ use super::{error_entry, FileQueue, LEASE_CHECK_MS, TORN_GRACE_MS};
 use crate::archive;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
+use crate::filter::Filter;
 use crate::host::Identity;
 use crate::id;
-use crate::index::{Filter, Place, Ref};
 use crate::lease::Lease;
 use crate::pending::Pending;
 use crate::root::Area;
 use crate::scan::{self, Found};
+use crate::shard::{Place, Ref};
 use crate::sys;
-use crate::time::{Now, Stamp};
+use crate::time::Now;
 
 /// What a claimer wants.
 pub struct ClaimRequest {
@@ -344,23 +345,8 @@ impl FileQueue {
         }
         let attempt = task.attempts.saturating_add(1);
         let fence = self.root.next_fence(task.fence);
-        let mut lease = Lease {
-            task_id: id.to_owned(),
-            worker_id: request.worker_id.clone(),
-            lease_id: self.chance.nonce(),
-            fence,
-            attempt,
-            host: me.host.clone(),
-            boot_id: me.boot_id.clone(),
-            pid: me.pid,
-            pid_start: me.pid_start,
-            pid_namespace: me.pid_namespace,
-            acquired_at: Stamp(now.wall_ms),
-            heartbeat_at: Stamp(now.wall_ms),
-            expires_at: Stamp(now.wall_ms),
-            lease_ms: 0,
-            expires_boot_ms: 0,
-        };
+        let mut lease = Lease::new(id, self.chance.nonce(), fence, attempt, me, now);
+        lease.worker_id.clone_from(&request.worker_id);
         lease.renew(request.lease_ms, now);
         let verdict = self.verdict(&task, now);
         if verdict.is_none() {

@@ -114,7 +114,7 @@ impl FileQueue {
 
     /// Whether the folder is in the flat layout.
     pub fn is_flat(&self) -> bool {
-        self.root.layout() == crate::root::Layout::Flat
+        self.root.layout() == crate::layout::Layout::Flat
     }
 
     /// Whether new tasks are told by the kernel instead of found by polling.

@@ -16,12 +16,12 @@ use super::settle::Ending;
 use super::{mtime_ms, FileQueue, LeaseFile, MAX_LEASE_BYTES, TORN_GRACE_MS};
 use crate::error::{Error, Result};
 use crate::id;
-use crate::index::Ref;
 use crate::lease::{Lease, Standing};
 use crate::root::Area;
 use crate::scan::{self, Found};
+use crate::shard::Ref;
 use crate::sys::{self, Content};
-use crate::time::{Now, Stamp};
+use crate::time::Now;
 
 /// What became of a look at somebody else's lease.
 pub(super) enum Checked {
@@ -168,24 +168,17 @@ impl FileQueue {
             Err(errno) => return Err(Error::io("read task", id, errno)),
         };
         let me = &self.root.process()?.me;
-        let lease = Lease {
-            task_id: id.to_owned(),
-            worker_id: "unknown".into(),
-            lease_id: self.chance.nonce(),
-            // The torn lease may have been handed out with the next fence: it counts as used.
-            fence: self.root.next_fence(fence),
-            attempt: attempts.saturating_add(1),
-            host: me.host.clone(),
-            boot_id: me.boot_id.clone(),
-            pid: me.pid,
-            pid_start: me.pid_start,
-            pid_namespace: me.pid_namespace,
-            acquired_at: Stamp(now.wall_ms),
-            heartbeat_at: Stamp(now.wall_ms),
-            expires_at: Stamp(now.wall_ms),
-            lease_ms: 0,
-            expires_boot_ms: now.boot_ms,
-        };
+        // The torn lease may have been handed out with the next fence: it counts as used.
+        let fence = self.root.next_fence(fence);
+        let mut lease = Lease::new(
+            id,
+            self.chance.nonce(),
+            fence,
+            attempts.saturating_add(1),
+            me,
+            now,
+        );
+        lease.worker_id = "unknown".into();
         let nonce = self.chance.nonce();
         self.root
             .replace(dir.as_fd(), "lease.json", &lease.to_bytes(), &nonce, false)?;

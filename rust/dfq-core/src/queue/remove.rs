@@ -18,7 +18,7 @@ use crate::lease::Lease;
 use crate::root::Area;
 use crate::scan::{self, Found};
 use crate::sys;
-use crate::time::{Now, Stamp};
+use crate::time::Now;
 
 /// So often a directory is emptied before it is left to the sweeper.
 const MOST_LOOKS: usize = 3;
@@ -89,23 +89,15 @@ impl FileQueue {
 
     fn own_lease(&self, id: &str, task: &Envelope, now: Now) -> Result<Lease> {
         let me = &self.root.process()?.me;
-        Ok(Lease {
-            task_id: id.to_owned(),
-            worker_id: format!("dfq-{}", me.pid),
-            lease_id: self.chance.nonce(),
-            fence: self.root.next_fence(task.fence),
-            attempt: task.attempts,
-            host: me.host.clone(),
-            boot_id: me.boot_id.clone(),
-            pid: me.pid,
-            pid_start: me.pid_start,
-            pid_namespace: me.pid_namespace,
-            acquired_at: Stamp(now.wall_ms),
-            heartbeat_at: Stamp(now.wall_ms),
-            expires_at: Stamp(now.wall_ms),
-            lease_ms: 0,
-            expires_boot_ms: now.boot_ms,
-        })
+        let fence = self.root.next_fence(task.fence);
+        Ok(Lease::new(
+            id,
+            self.chance.nonce(),
+            fence,
+            task.attempts,
+            me,
+            now,
+        ))
     }
 
     fn need_task(&self, dir: &OwnedFd, id: &str) -> Result<Box<Envelope>> {
