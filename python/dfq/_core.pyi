@@ -1,6 +1,6 @@
 from typing import Any, final
 
-__all__ = ["CoreError", "FileQueue", "shard_of"]
+__all__ = ["CoreError", "FileQueue", "parse_listing", "shard_of"]
 
 _Moment = tuple[int, int]
 _Filter = tuple[str | None, list[str], int | None, int | None, list[str] | None]
@@ -67,3 +67,6 @@ class FileQueue:
     def interrupt(self) -> None: ...
 
 def shard_of(task_id: str) -> str: ...
+def parse_listing(
+    body: bytes, prefix: str = ""
+) -> tuple[list[tuple[str, str, float, int]], bool, str | None]: ...

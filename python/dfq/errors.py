@@ -6,6 +6,8 @@ An error also inherits the builtin a Python programmer would expect, so
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class DfqError(Exception):
     """The base of every error raised by dfq."""
@@ -33,7 +35,8 @@ class InvalidConfig(DfqError, ValueError):
 
 
 class InvalidURL(DfqError, ValueError):
-    """No engine answers to this queue URL: use a path, file:///… or memory://name."""
+    """No engine answers to this queue URL: use a path, file:///…, s3://… or
+    memory://name."""
 
     exit_code = 64
 
@@ -103,6 +106,38 @@ class QueueUnavailable(DfqError, OSError):
 
 class DiskFull(QueueUnavailable):
     """No space is left for the queue. Free some; what was pushed is safe."""
+
+
+class StoreUnsure(QueueUnavailable):
+    """The store gave no answer, so nobody knows whether the write was done: read the key and
+    compare before trying again."""
+
+
+class StoreBusy(QueueBusy):
+    """The store asked to come back later, and went on asking. Nothing was changed; try again."""
+
+
+class StoreRefused(QueueUnavailable, PermissionError):
+    """The store won't serve this caller: credentials, permissions, bucket, region, clock or TLS.
+    The message says what to mend; nothing was changed."""
+
+    exit_code = 77
+
+
+class StoreNotSafe(QueueUnavailable):
+    """The store breaks a promise that a queue is built on, such as one winner per key. The message
+    says which; use another store."""
+
+    exit_code = 78
+
+    def __init__(self, store: str, problems: Iterable[str]) -> None:
+        self.store = store
+        self.problems = tuple(problems)
+        super().__init__(
+            f"{store} is not safe for a queue: {'; '.join(self.problems)}. Use a store whose "
+            "conditional writes are atomic, such as AWS S3 or SeaweedFS, or mend this one and "
+            "check it with `dfq doctor`. No task was touched."
+        )
 
 
 class LayoutTooNew(DfqError, RuntimeError):

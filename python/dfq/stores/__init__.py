@@ -1,0 +1,1 @@
+"""The stores: a local directory, memory (with faults, for simulation) and S3."""

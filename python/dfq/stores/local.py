@@ -1,0 +1,316 @@
+"""A store in a local directory: one file per key.
+
+The order of calls that makes a write safe: the body goes into a file aside, which is synced; a
+create links it to its name, which fails if the name is taken; every other write holds the key's
+lock while it compares the version and renames the file over the old one, or unlinks it. Then the
+folder is synced. So a name always holds a whole body, and a create needs no lock.
+
+Versions are named by the MD5 of the body, and times are set from the clock that was handed in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+import zlib
+
+# Within a store `list` is a verb.
+from builtins import list as List
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
+from dfq.errors import StoreBusy, StoreRefused
+from dfq.store import (
+    MAX_BODY_BYTES,
+    MAX_PAGE,
+    BodyTooLarge,
+    Changed,
+    Exists,
+    InvalidKey,
+    Missing,
+    Object,
+    Page,
+    RequestCounter,
+    Stored,
+    check_body,
+    check_key,
+    check_limit,
+    check_prefix,
+)
+from dfq.stores.folders import explained, is_folder, opened, prune, sync
+
+#: Files aside and locks; no key begins so.
+_ASIDE = ".dfq-store"
+_LOCKS = 64
+_LOCK_SECONDS = 10.0
+_LOCK_POLL_SECONDS = 0.002
+#: A folder may be pruned between its making and its use.
+_TRIES = 100
+
+
+class LocalStore:
+    """Bodies in the files of a directory. Several processes may use the same one."""
+
+    conditional_delete = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        chance: Chance = SYSTEM_CHANCE,
+    ) -> None:
+        self._root = os.path.abspath(path)
+        self.url = f"file://{self._root}"
+        self.requests = RequestCounter()
+        self._clock = clock
+        self._chance = chance
+        # Nothing ever sets it: a wait that lasts its timeout.
+        self._never = threading.Event()
+        with explained(f"make {self._root}"):
+            os.makedirs(os.path.join(self._root, _ASIDE), mode=0o700, exist_ok=True)
+
+    def create(self, key: str, body: bytes) -> str:
+        """Store a body under a new key."""
+        with self._writing(key, body) as (aside, temporary, name):
+            for attempt in range(_TRIES):
+                try:
+                    with opened(self._root, _folders(key), make=True) as folder:
+                        os.link(
+                            temporary,
+                            name,
+                            src_dir_fd=aside,
+                            dst_dir_fd=folder,
+                            follow_symlinks=False,
+                        )
+                        sync(folder, key)
+                    break
+                except FileExistsError:
+                    self._refuse_folder(key)
+                    raise Exists(key) from None
+                except FileNotFoundError:
+                    if attempt == _TRIES - 1:
+                        raise
+        return _etag(body)
+
+    def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Store a body in place of the version named."""
+        with self._writing(key, body) as (aside, temporary, name), self._locked(key):
+            there = self._read(key)
+            if there is None:
+                raise Missing(key)
+            if there.etag != etag:
+                raise Changed(key)
+            with opened(self._root, _folders(key)) as folder:
+                os.rename(temporary, name, src_dir_fd=aside, dst_dir_fd=folder)
+                sync(folder, key)
+        return _etag(body)
+
+    def put(self, key: str, body: bytes) -> str:
+        """Store a body whatever was there."""
+        with self._writing(key, body) as (aside, temporary, name), self._locked(key):
+            for attempt in range(_TRIES):
+                try:
+                    with opened(self._root, _folders(key), make=True) as folder:
+                        os.rename(temporary, name, src_dir_fd=aside, dst_dir_fd=folder)
+                        sync(folder, key)
+                    break
+                except IsADirectoryError:
+                    self._refuse_folder(key)
+                    raise
+                except FileNotFoundError:
+                    if attempt == _TRIES - 1:
+                        raise
+        return _etag(body)
+
+    def read(self, key: str) -> Object | None:
+        """The object, or None."""
+        self._check(key)
+        self.requests.add("get")
+        with explained(f"read {key} in {self._root}"):
+            return self._read(key)
+
+    def list(self, prefix: str, after: str = "", limit: int = MAX_PAGE) -> Page:
+        """The keys with this prefix after that key."""
+        check_prefix(prefix), check_limit(limit)
+        self.requests.add("list")
+        entries: List[Stored] = []
+        with explained(f"list {prefix} in {self._root}"):
+            for key in self._walk((), prefix, after):
+                if len(entries) == limit:
+                    return Page(tuple(entries), entries[-1].key)
+                there = self._stored(key)
+                if there is not None:
+                    entries.append(there)
+        return Page(tuple(entries), None)
+
+    def delete(self, key: str, etag: str | None = None) -> bool:
+        """Delete a key, or only the version named."""
+        self._check(key)
+        self.requests.add("delete")
+        with explained(f"delete {key} in {self._root}"), self._locked(key):
+            if etag is not None:
+                there = self._read(key)
+                if there is None:
+                    return False
+                if there.etag != etag:
+                    raise Changed(key)
+            return self._unlink(key)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete keys, one by one."""
+        for key in keys:
+            self.delete(key)
+
+    def now(self) -> float:
+        """The machine's clock, or the one handed in."""
+        return self._clock.wall()
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _check(self, key: str) -> None:
+        check_key(key)
+        if key.split("/", 1)[0] == _ASIDE:
+            raise InvalidKey(f"the key {key[:80]!r} can't be stored; {_ASIDE} is the store's own")
+
+    @contextmanager
+    def _writing(self, key: str, body: bytes) -> Iterator[tuple[int, str, str]]:
+        """The body in a file aside, synced; the folder aside, the file's name and the key's."""
+        self._check(key)
+        check_body(key, body)
+        self.requests.add("put")
+        temporary = f"{os.getpid()}-{self._chance.bits(64):016x}"
+        with explained(f"write {key} in {self._root}"), opened(self._root, [_ASIDE]) as aside:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(temporary, flags, 0o600, dir_fd=aside)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(body)
+                    file.flush()
+                    now = self._clock.wall()
+                    os.utime(file.fileno(), (now, now))
+                    os.fsync(file.fileno())
+                yield aside, temporary, key.rsplit("/", 1)[-1]
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=aside)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Hold the key's lock. The kernel drops it when its holder dies."""
+        name = f"lock-{zlib.crc32(key.encode()) % _LOCKS:02d}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with opened(self._root, [_ASIDE]) as aside:
+            handle = os.open(name, flags, 0o600, dir_fd=aside)
+        try:
+            deadline = self._clock.boot() + _LOCK_SECONDS
+            # A clock that stands still must not wait for ever: the polls are counted as well.
+            for _ in range(int(_LOCK_SECONDS / _LOCK_POLL_SECONDS)):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if self._clock.boot() >= deadline:
+                        raise self._stuck(key, name) from None
+                    self._never.wait(self._chance.uniform(0, 2 * _LOCK_POLL_SECONDS))
+            else:
+                raise self._stuck(key, name)
+            yield
+        finally:
+            os.close(handle)
+
+    def _stuck(self, key: str, name: str) -> StoreBusy:
+        return StoreBusy(
+            f"{self._root}/{_ASIDE}/{name} is locked by another process, so {key} was not "
+            "written; look for a stopped process, or try again"
+        )
+
+    def _read(self, key: str) -> Object | None:
+        try:
+            with opened(self._root, _folders(key)) as folder:
+                name = key.rsplit("/", 1)[-1]
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                handle = os.open(name, flags, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            with os.fdopen(handle, "rb") as file:
+                body = file.read(MAX_BODY_BYTES + 1)
+                modified = os.fstat(file.fileno()).st_mtime
+        except IsADirectoryError:
+            os.close(handle)
+            return None
+        if len(body) > MAX_BODY_BYTES:
+            raise BodyTooLarge(f"{self._root}/{key} has more than {MAX_BODY_BYTES:,} bytes")
+        return Object(body, _etag(body), modified)
+
+    def _stored(self, key: str) -> Stored | None:
+        try:
+            there = self._read(key)
+        except BodyTooLarge:
+            # Not ours, so no condition will ever name its version.
+            return Stored(key, "too-large", self.now(), MAX_BODY_BYTES + 1)
+        return there and Stored(key, there.etag, there.modified, len(there.body))
+
+    def _unlink(self, key: str) -> bool:
+        folders = _folders(key)
+        try:
+            with opened(self._root, folders) as folder:
+                os.unlink(key.rsplit("/", 1)[-1], dir_fd=folder)
+                sync(folder, key)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        prune(self._root, folders)
+        return True
+
+    def _refuse_folder(self, key: str) -> None:
+        with opened(self._root, _folders(key)) as folder:
+            if is_folder(folder, key.rsplit("/", 1)[-1]):
+                raise StoreRefused(
+                    f"can't write {key}: other keys begin with {key}/, and a folder can't also "
+                    "be a file; choose another key"
+                )
+
+    def _walk(self, folders: tuple[str, ...], prefix: str, after: str) -> Iterator[str]:
+        """The keys below a folder, in order; what can't be among those wanted is not read."""
+        start = "".join(f"{name}/" for name in folders)
+        for name in self._names(folders):
+            key = start + name
+            if not name.endswith("/"):
+                if key > after and key.startswith(prefix):
+                    yield key
+            elif _may_hold(key, prefix, after):
+                yield from self._walk((*folders, name[:-1]), prefix, after)
+
+    def _names(self, folders: tuple[str, ...]) -> List[str]:
+        """What a folder holds, in the order of the keys: folders end in a slash."""
+        names = []
+        with suppress(FileNotFoundError), opened(self._root, folders) as folder:
+            for entry in os.scandir(folder):
+                # A name that isn't text is no key, and neither are links, sockets and the like.
+                if not entry.name.isprintable() or (not folders and entry.name == _ASIDE):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    names.append(f"{entry.name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(entry.name)
+        return sorted(names)
+
+
+def _may_hold(start: str, prefix: str, after: str) -> bool:
+    """Whether keys that begin with ``start`` can have the prefix and sort after ``after``."""
+    if not (start.startswith(prefix) or prefix.startswith(start)):
+        return False
+    return start > after or after.startswith(start)
+
+
+def _folders(key: str) -> List[str]:
+    return key.split("/")[:-1]
+
+
+def _etag(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()

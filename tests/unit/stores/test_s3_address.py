@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from dfq.errors import InvalidURL
+from dfq.stores.s3_address import S3Address, parse_address
+
+
+def test_a_bucket_and_a_prefix_are_enough():
+    assert parse_address("s3://bucket/a/b/") == S3Address("bucket", "a/b/")
+    assert parse_address("s3://bucket") == S3Address("bucket", "")
+    assert parse_address("s3://bucket/a/b").url == "s3://bucket/a/b"
+
+
+def test_parameters_lead_to_other_stores():
+    url = "s3://b.c/q?endpoint=http://127.0.0.1:8333/&region=eu-1&addressing=path&profile=pi&timeout=3"
+    assert parse_address(url) == S3Address(
+        "b.c", "q/", "http://127.0.0.1:8333", "eu-1", "path", "pi", 3.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://bucket/q", "no s3 URL"),
+        ("s3:///q", "no valid bucket"),
+        ("s3://key:secret@bucket/q", "never into the URL"),
+        ("s3://bucket/a//b", "prefix"),
+        ("s3://bucket/../b", "prefix"),
+        ("s3://bucket/q#x", "no s3 URL"),
+        ("s3://bucket/q?endpont=http://x", "endpoint"),
+        ("s3://bucket/q?endpoint=ftp://x", "endpoint=http://127"),
+        ("s3://bucket/q?endpoint=127.0.0.1:8333", "endpoint=http://127"),
+        ("s3://bucket/q?endpoint=http://[::1", "endpoint=http://127"),
+        ("s3://bucket/q?addressing=dns", "path or virtual"),
+        ("s3://bucket/q?region=a+b", "region"),
+        ("s3://bucket/q?timeout=soon", "seconds"),
+        ("s3://bucket/q?timeout=0", "seconds"),
+        ("s3://bucket/q?timeout=nan", "seconds"),
+    ],
+)
+def test_a_wrong_url_is_told_what_to_mend(url, says):
+    with pytest.raises(InvalidURL, match=says):
+        parse_address(url)
