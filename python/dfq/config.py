@@ -7,12 +7,14 @@ environment. What belongs to a queue for all its workers is its policy, in queue
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dfq.cost import Prices
 from dfq.errors import InvalidConfig
 from dfq.policy import nearest
 
@@ -34,6 +36,8 @@ OTHER_VARIABLES = frozenset(
 #: Nor are those of dfq's own tests and benchmarks.
 OTHER_PREFIXES = ("DFQ_BENCH_", "DFQ_TEST_")
 
+#: A table of its own in dfq.toml: what requests cost.
+_PRICES = "prices"
 _SEARCH_LEVELS = 64
 _WORDS = {"1": True, "true": True, "yes": True, "on": True}
 _WORDS |= {"0": False, "false": False, "no": False, "off": False}
@@ -63,6 +67,10 @@ class Config:
     lease_seconds: float | None = None
     #: Where a worker writes when it last polled.
     health_path: str | None = None
+    #: Where a worker serves Prometheus metrics: the port,
+    metrics_port: int | None = None
+    #: and the address.
+    metrics_host: str = "127.0.0.1"
     #: Log JSON lines.
     log_json: bool = False
 
@@ -84,6 +92,8 @@ _KINDS: dict[str, type] = {
     "grace_seconds": float,
     "lease_seconds": float,
     "health_path": str,
+    "metrics_port": int,
+    "metrics_host": str,
     "log_json": bool,
 }
 _PATHS = ("queue_url", "health_path")
@@ -129,24 +139,47 @@ def find_file(environment: Mapping[str, str], start: Path | None = None) -> Path
     return None
 
 
+def load_prices(environment: Mapping[str, str] | None = None, start: Path | None = None) -> Prices:
+    """The table ``[prices]`` of dfq.toml over the defaults."""
+    path = find_file(os.environ if environment is None else environment, start)
+    table = {} if path is None else _parse(path).get(_PRICES, {})
+    if not isinstance(table, dict):
+        raise InvalidConfig(f"{path}: {_PRICES} is {table!r}; it must be a table: [{_PRICES}]")
+    known = [field.name for field in dataclasses.fields(Prices)]
+    for key, value in table.items():
+        where = f"{path}: {_PRICES}.{key}"
+        if key not in known:
+            raise InvalidConfig(f"{where} is unknown; {nearest(key, known)}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            raise InvalidConfig(f"{where} is {value!r}; it must be the price of a million requests")
+    return Prices(**table)
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """The settings of one dfq.toml."""
-    import tomllib
-
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidConfig(f"{path}: this is not TOML: {error}") from None
-    except OSError as error:
-        raise InvalidConfig(f"{path}: can't be read: {error.strerror}") from None
     settings = {}
-    for key, value in table.items():
+    for key, value in _parse(path).items():
+        if key == _PRICES:
+            continue
         if key not in _KINDS:
-            raise InvalidConfig(f"{path}: unknown key {key!r}; {nearest(key, list(_KINDS))}")
+            known = [*_KINDS, _PRICES]
+            raise InvalidConfig(f"{path}: unknown key {key!r}; {nearest(key, known)}")
         settings[key] = _checked(value, _KINDS[key], f"{path}: {key}")
         if key in _PATHS:
             settings[key] = _beside(path, settings[key])
     return settings
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: this is not TOML: {error}") from None
+    except OSError as error:
+        raise InvalidConfig(f"{path}: can't be read: {error.strerror}") from None
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:

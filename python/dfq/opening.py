@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from dfq.queue import Queue
 
 #: The engines of this version, by the scheme of their URLs.
-ENGINES = ("file", "memory")
-_LATER = ("s3", "postgres", "postgresql", "redis", "sqs", "http", "https")
+ENGINES = ("file", "s3", "memory")
+_LATER = ("postgres", "postgresql", "redis", "sqs", "http", "https")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{0,200}", re.ASCII)
-_HOW = "Use a path, file:///path or memory://name."
+_HOW = "Use a path, file:///path, s3://bucket/prefix or memory://name."
 
 
 def open(
@@ -29,9 +29,10 @@ def open(
     clock: Clock = SYSTEM_CLOCK,
     chance: Chance = SYSTEM_CHANCE,
 ) -> Queue:
-    """Open a queue: a path or ``file:///path`` is a folder, ``memory://name`` is in this process.
+    """Open a queue: a path or ``file:///path`` is a folder, ``s3://bucket/prefix`` is in a bucket,
+    ``memory://name`` is in this process.
 
-    A folder that isn't there yet becomes a queue at the first push.
+    A folder or a prefix with nothing in it becomes a queue at the first push.
     """
     scheme, rest = split(url_or_path)
     if scheme == "memory":
@@ -43,13 +44,24 @@ def open(
                 "use letters, digits, '.', '_' and '-', as in memory://tests"
             )
         return MemoryQueue(rest, policy=policy, clock=clock, chance=chance)
+    if scheme == "s3":
+        from dfq.engines.s3.queue import S3Queue
+        from dfq.stores.s3 import S3Store
+
+        url = f"s3://{rest}"
+        store = S3Store(url, clock=clock, chance=chance)
+        try:
+            return S3Queue(store, url=url, policy=policy, clock=clock, chance=chance)
+        except BaseException:
+            store.close()
+            raise
     from dfq.engines.file import FileQueue
 
     return FileQueue(rest, policy=policy, clock=clock, chance=chance)
 
 
 def split(url_or_path: str | os.PathLike[str]) -> tuple[str, str]:
-    """The engine and its own part of the URL: the path of a folder, or a name."""
+    """The engine and its own part of the URL: the path of a folder, a bucket, or a name."""
     text = _text(url_or_path)
     if not text:
         raise InvalidURL(f"the queue's URL is empty. {_HOW}")
@@ -116,7 +128,7 @@ def _refuse_odd_bytes(path: str) -> None:
 
 
 def _no_engine(text: str, scheme: str) -> str:
-    there = f"This version has {' and '.join(ENGINES)}. {_HOW}"
+    there = f"This version has {', '.join(ENGINES[:-1])} and {ENGINES[-1]}. {_HOW}"
     if scheme in _LATER:
         return f"{text}: the {scheme} engine is not part of this version of dfq. {there}"
     return f"{text}: no engine is called {scheme!r}; {nearest(scheme, [*ENGINES, *_LATER])} {there}"

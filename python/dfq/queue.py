@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from dfq.ambient import Chance, Clock
+from dfq.errors import DfqError
 from dfq.handler import TaskDecorator
 from dfq.lease import Lease
 from dfq.payload import JSON
@@ -53,6 +54,16 @@ class Queue(Protocol):
     @property
     def chance(self) -> Chance:
         """The randomness this queue was opened with."""
+        ...
+
+    @property
+    def poll_seconds(self) -> float:
+        """An idle worker looks this often even if nothing woke it."""
+        ...
+
+    @property
+    def sweep_seconds(self) -> float:
+        """A worker sweeps about this often."""
         ...
 
     # Putting work in
@@ -134,6 +145,13 @@ class Queue(Protocol):
 
     def heartbeat(self, lease: Lease, *, lease_seconds: float | None = None) -> Lease:
         """Renew the lease from now on; returns it with its new times."""
+        ...
+
+    def heartbeat_many(
+        self, leases: Iterable[Lease], *, lease_seconds: float | None = None
+    ) -> List[Lease | DfqError]:
+        """Renew several leases as cheaply as the engine can; for one that is
+        lost or can't be renewed now, its error."""
         ...
 
     def ack(self, lease: Lease, result: JSON = None) -> None:

@@ -194,25 +194,25 @@ def circle_across_lots(queue):
 def test_push_many_stores_lots_one_after_another(queue, circle, bound, monkeypatch):
     """So what stands before the lot that is refused is stored, and nothing of it and after it."""
     if bound == "tasks":
-        monkeypatch.setattr(base, "LOT", 1_000)
+        monkeypatch.setattr(base, "LOT", 100)
     else:
-        # The numbers below 1,000 are 2,890 bytes of JSON.
-        monkeypatch.setattr(base, "LOT_BYTES", 2_890)
+        # The numbers below 100 are 190 bytes of JSON.
+        monkeypatch.setattr(base, "LOT_BYTES", 190)
 
     def tasks():
         yield queue.new_task(0, id="t0", depends_on=["x"])
-        for number in range(1, 1_500):
+        for number in range(1, 150):
             yield queue.new_task(number, id=f"t{number}")
         yield from circle(queue)
-        for number in range(1_500, 2_500):
+        for number in range(150, 250):
             yield queue.new_task(number, id=f"t{number}")
 
     with pytest.raises(DependencyCycle):
         queue.push_many(tasks())
-    assert {record.task.id for record in queue.list()} == {f"t{n}" for n in range(1_000)}
+    assert {record.task.id for record in queue.list()} == {f"t{n}" for n in range(100)}
     # Pushed again without the circle, what is there already is left alone.
-    again = queue.push_many(queue.new_task(n, id=f"t{n}") for n in range(1_500))
-    assert [pushed.created for pushed in again] == [False] * 1_000 + [True] * 500
+    again = queue.push_many(queue.new_task(n, id=f"t{n}") for n in range(150))
+    assert [pushed.created for pushed in again] == [False] * 100 + [True] * 50
 
 
 def test_two_ways_to_the_same_dependency_are_no_circle(queue):

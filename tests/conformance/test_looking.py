@@ -127,10 +127,8 @@ def test_a_healthy_queue_has_no_findings_that_worry(mixed):
 
 
 def test_the_url_opens_the_same_queue(engine, queue):
-    import dfq
-
     queue.push(1, id="a")
-    with dfq.open(queue.url) as again:
+    with engine.open_by_url(queue.url) as again:
         assert again.get("a").task.payload == 1
         assert again.url == queue.url
 

@@ -32,6 +32,7 @@ from dfq import (
     WrongState,
 )
 
+EXAMPLES = {"s3 on ministack": 8, "s3 on seaweedfs": 8, "s3 on moto": 2}
 IDS = [f"t{i}" for i in range(4)]
 LEASE_SECONDS = 60.0
 # Chosen so that no sum of them meets a lease, a delay or a time to live exactly.
@@ -412,6 +413,10 @@ class Machine(RuleBasedStateMachine):
             assert record.lease.fence == task.fence
 
 
-def test_any_sequence_of_verbs_does_what_the_model_does(make_engine):
+def test_any_sequence_of_verbs_does_what_the_model_does(request, make_engine):
     machine = type("Machine", (Machine,), {"make_engine": staticmethod(make_engine)})
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=50))
+    # A server takes its time; what it adds to the store in memory is its own answers.
+    examples = EXAMPLES.get(request.node.callspec.params["make_engine"], 80)
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=50)
+    )

@@ -12,6 +12,8 @@ from dfq import DuplicateTask, LeaseLost
 
 THREADS = 8
 
+pytestmark = pytest.mark.races
+
 
 def run_at_once(function, count=THREADS):
     """Call ``function(i)`` in ``count`` threads that start together; their answers."""

@@ -12,13 +12,21 @@ from abc import ABC, abstractmethod
 
 # Within a queue `list` is a verb.
 from builtins import list as List
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self, get_args
 
 from dfq.ambient import Chance, Clock
 from dfq.engines.arguments import checked_new, checked_worker, in_seconds, is_number
-from dfq.errors import DuplicateTask, InvalidConfig, InvalidTask
+from dfq.errors import (
+    DfqError,
+    DuplicateTask,
+    InvalidConfig,
+    InvalidTask,
+    LeaseLost,
+    QueueBusy,
+    QueueUnavailable,
+)
 from dfq.lease import Lease
 from dfq.payload import JSON, decode, encode
 from dfq.policy import Policy, RetryPolicy
@@ -41,6 +49,8 @@ if TYPE_CHECKING:
 #: push_many hands so many tasks at once to the engine: enough to share a sync, little to hold.
 LOT = 10_000
 LOT_BYTES = 16 << 20
+#: Where a sweep costs little, a worker does it this often.
+SWEEP_SECONDS = 60.0
 #: Longer error texts are cut: a history must not outgrow its task.
 MAX_ERROR_CHARACTERS = 4_000
 #: A task's history keeps this many errors, the newest.
@@ -80,6 +90,16 @@ class EngineQueue(ABC):
     def chance(self) -> Chance:
         """The randomness this queue was opened with."""
         return self._chance
+
+    @property
+    def poll_seconds(self) -> float:
+        """An idle worker looks this often even if nothing woke it."""
+        return self._policy.safety_poll_seconds
+
+    @property
+    def sweep_seconds(self) -> float:
+        """A worker sweeps about this often."""
+        return SWEEP_SECONDS
 
     @property
     def task(self) -> TaskDecorator:
@@ -213,6 +233,13 @@ class EngineQueue(ABC):
         """Renew the lease from now on; returns it with its new times."""
         return self._heartbeat(lease, self._lease_seconds(lease_seconds))
 
+    def heartbeat_many(
+        self, leases: Iterable[Lease], *, lease_seconds: float | None = None
+    ) -> List[Lease | DfqError]:
+        """Renew several leases as cheaply as the engine can; for one that is
+        lost or can't be renewed now, its error."""
+        return self._heartbeat_many(List(leases), self._lease_seconds(lease_seconds))
+
     def ack(self, lease: Lease, result: JSON = None) -> None:
         """The work is done. Exactly one ack per task succeeds."""
         limit = self._policy.max_result_bytes
@@ -280,6 +307,18 @@ class EngineQueue(ABC):
     @abstractmethod
     def _heartbeat(self, lease: Lease, lease_seconds: float) -> Lease:
         """Let the lease end ``lease_seconds`` from now."""
+
+    def _heartbeat_many(
+        self, leases: Sequence[Lease], lease_seconds: float
+    ) -> List[Lease | DfqError]:
+        """Renew several; an engine that has no cheaper way does it one by one."""
+        answers: List[Lease | DfqError] = []
+        for lease in leases:
+            try:
+                answers.append(self._heartbeat(lease, lease_seconds))
+            except (LeaseLost, QueueUnavailable, QueueBusy) as error:
+                answers.append(error)
+        return answers
 
     @abstractmethod
     def _ack(self, lease: Lease, result: bytes | None) -> None:
@@ -428,3 +467,13 @@ def not_requeued(task_id: str, state: str) -> str:
     if state == "completed":
         return f"{text}. To run it once more, push it again under a new id"
     return text
+
+
+def circle(start: str, last: str, came_from: Mapping[str, str]) -> str:
+    """What is wrong with a dependency that closes a circle."""
+    path = [start, last]
+    while last != start:
+        last = came_from[last]
+        path.append(last)
+    steps = " waits for ".join(repr(step) for step in reversed(path))
+    return f"{steps}: none of them could ever run. Leave one of these dependencies out."

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from dfq.engines.findings import NAMED, task_findings
 from dfq.record import Finding
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 #: Below this much free space a warning is due.
 _LITTLE_SPACE_BYTES = 64 * 1024 * 1024
-#: So many stuck or damaged things are named one by one.
-_NAMED = 10
 
 
 def examine(
@@ -22,13 +21,13 @@ def examine(
 ) -> list[Finding]:
     """Look at the folder, the disk below it, and the tasks in it."""
     # First: it says by name if the folder is gone.
-    tasks = _tasks(queue)
+    tasks = task_findings(queue)
     findings = [*_folder(path, network), *_disk(path), *tasks]
-    for where, why in quarantined[:_NAMED]:
+    for where, why in quarantined[:NAMED]:
         advice = f"Mend it and move it back, or delete it from {path}/quarantine."
         findings.append(Finding("warning", where, f"set aside: {why}", advice))
-    if len(quarantined) > _NAMED:
-        more = f"{len(quarantined) - _NAMED} more things are set aside"
+    if len(quarantined) > NAMED:
+        more = f"{len(quarantined) - NAMED} more things are set aside"
         findings.append(Finding("warning", f"{path}/quarantine", more))
     if all(finding.level == "ok" for finding in findings):
         findings.append(Finding("ok", path, "nothing is wrong"))
@@ -77,22 +76,4 @@ def _disk(path: str) -> list[Finding]:
     if disk.f_files and not disk.f_favail:
         message = "the disk has no inodes left: no file can be made"
         findings.append(Finding("error", path, message, "Delete small files, or purge."))
-    return findings
-
-
-def _tasks(queue: Queue) -> list[Finding]:
-    stats = queue.stats()
-    findings = []
-    if stats.paused:
-        findings.append(Finding("warning", queue.url, "the queue is paused", "dfq resume"))
-    if stats.failed:
-        advice = "dfq ls --state failed; dfq requeue brings one back"
-        findings.append(Finding("ok", queue.url, f"failed tasks: {stats.failed}", advice))
-    if stats.stuck:
-        for record in queue.list("blocked", limit=_NAMED):
-            for dependency, state in record.blocked_by.items():
-                if state != "pending":
-                    advice = f"Requeue or push {dependency}, or cancel this one."
-                    message = f"waits for {dependency}, which is {state}"
-                    findings.append(Finding("warning", record.task.id, message, advice))
     return findings

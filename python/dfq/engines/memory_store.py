@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dfq.ambient import Chance, Clock
-from dfq.engines.base import MAX_ERRORS
+from dfq.engines.base import MAX_ERRORS, circle
 from dfq.engines.memory_index import ReadyIndex, Timetable
 from dfq.errors import AlreadyCompleted, DependencyCycle, LeaseNotHeld, LeaseTaken
 from dfq.lease import Lease
@@ -268,7 +268,7 @@ class Store:
                 depends_on = new.get(task_id, entry.unmet if entry is not None else ())
                 for dependency in depends_on:
                     if dependency == start:
-                        raise DependencyCycle(_circle(start, task_id, came_from))
+                        raise DependencyCycle(circle(start, task_id, came_from))
                     if dependency not in came_from:
                         came_from[dependency] = task_id
                         remaining.append(dependency)
@@ -276,12 +276,3 @@ class Store:
     def _completed(self, task_id: str) -> bool:
         entry = self.entries.get(task_id)
         return entry is not None and entry.place == "completed"
-
-
-def _circle(start: str, last: str, came_from: Mapping[str, str]) -> str:
-    path = [start, last]
-    while last != start:
-        last = came_from[last]
-        path.append(last)
-    steps = " waits for ".join(repr(step) for step in reversed(path))
-    return f"{steps}: none of them could ever run. Leave one of these dependencies out."

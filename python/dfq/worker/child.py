@@ -53,9 +53,12 @@ def child_options(options: WorkerOptions, child: Place) -> WorkerOptions | None:
         most = most // child.count + (1 if child.number <= most % child.count else 0)
         if most == 0:
             return None
+    port = options.metrics_port
     return replace(
         options,
         processes=1,
+        # One port each, one after the other.
+        metrics_port=port + child.number - 1 if port else port,
         max_tasks=most,
         worker_id=None if worker_id is None else f"{worker_id}-{child.number}",
         health_path=None if health is None else f"{health}.{child.number}",

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from dfq.errors import LeaseLost
+from dfq.errors import DfqError, LeaseLost
 from dfq.handler import Context
 from dfq.lease import Lease
 from dfq.payload import JSON
@@ -145,6 +145,13 @@ class TaskContext:
         except LeaseLost:
             self._cancelled.set("lost")
             raise
+
+    def renewed(self, answer: Lease | DfqError) -> None:
+        """Take in what became of the lease when several were renewed at once."""
+        if isinstance(answer, LeaseLost):
+            self._cancelled.set("lost")
+        elif isinstance(answer, Lease):
+            self._lease = answer
 
     def load_state(self) -> JSON:
         """What an earlier attempt saved, or None."""

@@ -24,7 +24,8 @@ class Delivery:
     ) -> None:
         self.entry = entry
         self.context = TaskContext(queue, lease, lease_seconds=lease_seconds)
-        self.started_at = queue.clock.boot()
+        self._clock = queue.clock
+        self.started_at = self.ended_at = queue.clock.boot()
         limit = entry.timeout_seconds or timeout_seconds
         self.timeout_seconds = limit
         #: On the boot clock; None for no limit.
@@ -57,4 +58,6 @@ class Delivery:
         """True for the first caller only: of two outcomes, the later one is dropped."""
         with self._lock:
             first, self._decided = not self._decided, True
+            if first:
+                self.ended_at = self._clock.boot()
         return first

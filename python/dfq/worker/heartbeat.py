@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
-from dfq.errors import LeaseLost, QueueBusy, QueueUnavailable
+from dfq.errors import DfqError, LeaseLost, QueueBusy, QueueUnavailable
+from dfq.lease import Lease
 from dfq.queue import Queue
 from dfq.worker.delivery import Delivery
 from dfq.worker.logs import LOGGER
@@ -15,9 +17,15 @@ class Heartbeats:
     """Renews every lease this worker holds, and tells a delivery when its lease is lost."""
 
     def __init__(
-        self, queue: Queue, interval_seconds: float, on_beat: Callable[[], None] | None = None
+        self,
+        queue: Queue,
+        interval_seconds: float,
+        on_beat: Callable[[], None] | None = None,
+        *,
+        lease_seconds: float | None = None,
     ) -> None:
         self._queue = queue
+        self._lease_seconds = lease_seconds
         self._interval_seconds = interval_seconds
         self._on_beat = on_beat
         self._condition = threading.Condition()
@@ -25,6 +33,8 @@ class Heartbeats:
         self._parked = False
         self._stopped = False
         self._failing = False
+        #: Rounds that did not get through.
+        self.failed = 0
         self._thread = threading.Thread(target=self._run, name="dfq-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -82,22 +92,43 @@ class Heartbeats:
 
     def _beat(self, held: list[Delivery]) -> None:
         problem: Exception | None = None
-        for delivery in held:
-            try:
-                delivery.context.heartbeat()
-            except LeaseLost as error:
-                self.remove(delivery)
-                delivery.context.log.warning("lease lost, the work is cancelled: %s", error)
-            except (QueueUnavailable, QueueBusy) as error:
-                problem = error
-            except Exception as error:
-                problem = error
-                delivery.context.log.exception("heartbeat failed")
+        try:
+            for delivery, answer in self._renew(held):
+                if isinstance(answer, LeaseLost):
+                    self.remove(delivery)
+                    delivery.context.log.warning("lease lost, the work is cancelled: %s", answer)
+                elif isinstance(answer, DfqError):
+                    problem = answer
+        except (QueueUnavailable, QueueBusy) as error:
+            problem = error
+        except Exception as error:
+            problem = error
+            LOGGER.exception("heartbeats failed")
         self._note(problem)
         if held and problem is None and self._on_beat is not None:
             self._on_beat()
 
+    def _renew(self, held: list[Delivery]) -> list[tuple[Delivery, Lease | DfqError]]:
+        """Renew all at once; meanwhile none of them is settled."""
+        with ExitStack() as locks:
+            unsettled = []
+            for delivery in held:
+                lock = delivery.context.lease_lock
+                # Its lease is in use: it ends now, or there are several beats left before it does.
+                if lock.acquire(blocking=False):
+                    locks.callback(lock.release)
+                    if not delivery.context.settled:
+                        unsettled.append(delivery)
+            answers = self._queue.heartbeat_many(
+                [delivery.lease for delivery in unsettled], lease_seconds=self._lease_seconds
+            )
+            renewed = list(zip(unsettled, answers, strict=True))
+            for delivery, answer in renewed:
+                delivery.context.renewed(answer)
+        return renewed
+
     def _note(self, problem: Exception | None) -> None:
+        self.failed += problem is not None
         if problem is not None and not self._failing:
             LOGGER.error("heartbeats fail, trying on: %s", problem)
         elif problem is None and self._failing:

@@ -10,7 +10,10 @@ def why_idle(queue: Queue, wanted: Filter) -> str | None:
     """What keeps ready tasks from this worker, or None if there are none or it takes them."""
     counts = queue.stats()
     if counts.paused:
-        return f"the queue is paused, so nothing is handed out; `dfq resume {queue.url}` ends that"
+        from shlex import quote  # the URL of a bucket has an & in it
+
+        resume = f"dfq resume {quote(queue.url)}"
+        return f"the queue is paused, so nothing is handed out; `{resume}` ends that"
     if not counts.ready:
         return None
     record = next(iter(queue.list("ready", limit=1)), None)

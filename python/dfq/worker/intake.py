@@ -18,7 +18,6 @@ from dfq.worker.idleness import why_idle
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import WorkerOptions
 
-SWEEP_SECONDS = 60.0
 #: A draining worker looks this often whether others are done.
 DRAIN_POLL_SECONDS = 1.0
 #: A wait that ends sooner than this has not waited.
@@ -148,7 +147,7 @@ class Intake:
 
     def _wait(self) -> None:
         clock = self._queue.clock
-        longest = self._queue.policy.safety_poll_seconds
+        longest = self._queue.poll_seconds
         if self._options.drain:
             until_look = self._look_at - clock.boot()
             longest = min(longest, until_look if until_look > 0 else DRAIN_POLL_SECONDS)
@@ -165,7 +164,7 @@ class Intake:
         if now < self._sweep_at:
             return
         # By chance, so that the workers of a queue don't sweep in step.
-        self._sweep_at = now + self._queue.chance.uniform(0.75, 1.25) * SWEEP_SECONDS
+        self._sweep_at = now + self._queue.chance.uniform(0.75, 1.25) * self._queue.sweep_seconds
         report = self._queue.sweep()
         if report.expired_leases or report.failed or report.quarantined:
             LOGGER.info(

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dfq.lease import Lease
 from dfq.queue import Queue
@@ -28,6 +28,9 @@ from dfq.worker.pool import Job, Pool
 from dfq.worker.running import Runner
 from dfq.worker.settlement import Settled, Settler
 from dfq.worker.signals import StopSignals
+
+if TYPE_CHECKING:
+    from dfq.worker.metrics import Metrics
 
 #: What can be stopped (a coroutine, a process) gets this long to end once it is told to.
 STOP_PATIENCE_SECONDS = 5.0
@@ -66,7 +69,10 @@ class Worker:
         self._give_up = threading.Event()
         self._health = self._health_file()
         self._heartbeats = Heartbeats(
-            queue, beat_seconds, None if self._health is None else self._health.beat
+            queue,
+            beat_seconds,
+            None if self._health is None else self._health.beat,
+            lease_seconds=options.lease_seconds,
         )
         self._runner = Runner(
             Settler(queue, lease_seconds, self._give_up),
@@ -89,6 +95,7 @@ class Worker:
             on_quiet=lambda: self._inbox.put("quiet"),
             on_bug=self._bug,
         )
+        self._metrics = self._open_metrics()
         self._inbox: SimpleQueue[str | int] = SimpleQueue()
         self._wake_at = math.inf
         self._counts_lock = threading.Lock()
@@ -127,6 +134,8 @@ class Worker:
         LOGGER.info(
             "worker %s works on %s: %s", self.worker_id, self._queue.url, self._handlers.describe()
         )
+        if self._metrics is not None and self._options.metrics_port is not None:
+            self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
         with StopSignals(self._inbox.put, wake=lambda: self._inbox.put("")):
             self._heartbeats.start()
             self._pool.start()
@@ -247,6 +256,8 @@ class Worker:
         self._runner.stop(1.0)
         if self._health is not None:
             self._health.remove()
+        if self._metrics is not None:
+            self._metrics.stop()
         done = self.progress
         LOGGER.info(
             "worker %s ended: %d completed, %d to be tried again, %d failed, %d put back",
@@ -285,6 +296,8 @@ class Worker:
             lease_seconds=self._options.lease_seconds,
         )
         self._runner.add(delivery)
+        if self._metrics is not None:
+            self._metrics.claimed()
         if delivery.deadline is not None and delivery.deadline < self._wake_at:
             self._inbox.put("deadline")
         return lambda: self._runner.start(delivery)
@@ -294,7 +307,9 @@ class Worker:
         self._broken = True
         self.stop()
 
-    def _count(self, _delivery: Delivery, settled: Settled) -> None:
+    def _count(self, delivery: Delivery, settled: Settled) -> None:
+        if self._metrics is not None:
+            self._metrics.settled(settled, delivery.ended_at - delivery.started_at)
         with self._counts_lock:
             self._last = settled
             self._counts[settled] += 1
@@ -322,7 +337,18 @@ class Worker:
             LOGGER.exception("progress can't be shown any more")
             self._on_progress = None
 
-    # What the liveness file says
+    # What is told of it
+
+    def _open_metrics(self) -> Metrics | None:
+        if self._options.metrics_port is None:
+            return None
+        from dfq.worker.metrics import Metrics
+
+        return Metrics(
+            self._queue,
+            held=lambda: len(self._runner.running()),
+            failed_beats=lambda: self._heartbeats.failed,
+        )
 
     def _health_file(self) -> HealthFile | None:
         if self._options.health_path is None:

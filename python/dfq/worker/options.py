@@ -35,6 +35,10 @@ class WorkerOptions:
     filter: Filter = field(default=EVERYTHING)
     #: Where to write the liveness file.
     health_path: str | None = None
+    #: Serve Prometheus metrics on this port; 0: any that is free.
+    metrics_port: int | None = None
+    #: And under this address.
+    metrics_host: str = "127.0.0.1"
     #: How long leases last; the queue's policy if absent.
     lease_seconds: float | None = None
     #: Log JSON lines instead of text.
@@ -49,6 +53,12 @@ class WorkerOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1e9:
                 raise InvalidConfig(f"{name} is {value!r}; it must be a number of seconds above 0")
+        port = self.metrics_port
+        if port is not None and not 0 <= port <= 65_536 - self.processes:
+            raise InvalidConfig(
+                f"metrics_port is {port!r}; it must be between 0 and 65,535, "
+                "and so must that of every process"
+            )
         if not 0 <= self.grace_seconds <= 1e9:
             raise InvalidConfig(f"grace_seconds is {self.grace_seconds!r}; it must be >= 0")
 

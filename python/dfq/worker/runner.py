@@ -53,6 +53,10 @@ def _supervise(
     from dfq.worker.health import numbered
     from dfq.worker.processes import Supervisor, own_command
 
+    if options.metrics_port is not None:
+        from dfq.worker.metrics import ensure_installed
+
+        ensure_installed()
     if options.health_path is not None:
         for left_behind in numbered(options.health_path):
             left_behind.unlink(missing_ok=True)

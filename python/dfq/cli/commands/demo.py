@@ -19,6 +19,7 @@ POLICY = {"max_attempts": 2, "retry": {"base_seconds": 0.05, "cap_seconds": 0.1}
 
 
 @dfq_command("dfq demo", "dfq demo --tasks 10 --json")
+@click.argument("url", required=False, metavar="[URL]")
 @click.option(
     "--tasks",
     type=click.IntRange(1, 100_000),
@@ -30,34 +31,55 @@ POLICY = {"max_attempts": 2, "retry": {"base_seconds": 0.05, "cap_seconds": 0.1}
 @quiet_option("No progress bar.")
 @debug_option
 @click.pass_context
-def command(ctx: click.Context, tasks: int, as_json: bool, quiet: bool | None) -> None:
+def command(
+    ctx: click.Context, url: str | None, tasks: int, as_json: bool, quiet: bool | None
+) -> None:
     """See a queue at work, in a folder of its own.
 
     Pushes tasks into a new temporary folder and runs a worker until all is done: most work at
     once, some at the second try, one never, and one waits for another. Then shows what happened
     and which commands to try on it. Nothing else on this machine is touched.
+
+    With a URL such as s3://my-bucket/tmp the queue is made there, under a prefix of its own.
     """
-    import tempfile
-    from pathlib import Path
-
     import dfq
-    from dfq.cli.policy_file import write_policy
+    from dfq.policy import Policy
 
-    folder = tempfile.mkdtemp(prefix="dfq-demo-")
-    write_policy(Path(folder, "jobs"), POLICY, None, update=False)
-    with dfq.open(f"{folder}/jobs") as queue:
+    where, rest = _new_queue(url)
+    policy = None if url is None else Policy.from_json(POLICY)
+    with dfq.open(where, policy=policy) as queue:
         _push(queue, tasks)
         if not as_json:
-            line(f"A queue is a folder; this one is {folder}/jobs")
+            kind = "folder" if url is None else "prefix in a bucket"
+            line(f"A queue is a {kind}; this one is {where}")
             line(f"Pushed {counted(tasks + 3, 'task')}, now a worker runs them:")
         exit_code = _work(queue, silent=as_json or bool(quiet))
         if as_json:
             from dfq.cli.describe import stats_json
 
-            json_line({"queue": f"{folder}/jobs", **stats_json(queue.stats())})
+            json_line({"queue": where, **stats_json(queue.stats())})
         else:
-            _tell(queue, f"{folder}/jobs", folder)
+            _tell(queue, where, rest)
     ctx.exit(exit_code)
+
+
+def _new_queue(url: str | None) -> tuple[str, str]:
+    """A queue of the demo's own, and the command that takes it away again."""
+    if url is not None:
+        from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, new_id
+
+        path, mark, parameters = url.partition("?")
+        where = f"{path.rstrip('/')}/dfq-demo-{new_id(SYSTEM_CLOCK, SYSTEM_CHANCE)}"
+        return f"{where}{mark}{parameters}", f"dfq purge '{where}{mark}{parameters}' --yes"
+    import tempfile
+    from pathlib import Path
+
+    from dfq.cli.policy_file import write_policy
+    from dfq.cli.policy_places import InFolder
+
+    folder = tempfile.mkdtemp(prefix="dfq-demo-")
+    write_policy(InFolder(Path(folder, "jobs")), POLICY, None, update=False)
+    return f"{folder}/jobs", f"rm -r {folder}"
 
 
 def _push(queue: Queue, count: int) -> None:
@@ -97,7 +119,7 @@ def _work(queue: Queue, *, silent: bool) -> int:
         return run(queue, load(f"{__name__}:visit"), options, bar.show)
 
 
-def _tell(queue: Queue, path: str, folder: str) -> None:
+def _tell(queue: Queue, where: str, removal: str) -> None:
     stats = queue.stats()
     line()
     line(f"{counted(stats.completed, 'task')} completed, {stats.failed} failed.")
@@ -109,7 +131,8 @@ def _tell(queue: Queue, path: str, folder: str) -> None:
             line(f"    attempt {error.attempt}: {error.message.splitlines()[0]}")
     line("  report ran only when rome, on which it depends, was completed.")
     line()
-    line("It is all in the folder. Try:")
+    line("It is all there, to be looked at. Try:")
+    path = f"'{where}'" if "?" in where else where
     for text in (
         f"dfq stats {path}",
         f"dfq ls {path} --state failed",
@@ -117,6 +140,6 @@ def _tell(queue: Queue, path: str, folder: str) -> None:
         f"dfq requeue {path} lost-city",
         f"dfq push {path} city=Lima",
         f"dfq worker {path} --exec cat --drain",
-        f"rm -r {folder}",
+        removal,
     ):
         line(f"  {text}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +17,9 @@ from dfq.cli.options import (
 )
 from dfq.cli.options import command as dfq_command
 from dfq.cli.output import json_line, line
+
+if TYPE_CHECKING:
+    from dfq.cli.policy_file import Place
 
 _RETRY = ("base_seconds", "cap_seconds", "factor")
 
@@ -57,25 +62,45 @@ def command(
 ) -> None:
     """Make a queue and choose its policy.
 
-    Writes queue.json into the queue's folder, with every setting, so that it can be edited.
-    A queue needs no such file: pushing into a folder is enough, and the defaults hold.
+    Writes queue.json into the queue's folder or bucket, with every setting, so that it can be
+    edited. A queue needs no such file: pushing into a folder is enough, and the defaults hold.
     Running workers go by a changed policy when they are started again.
     """
-    from pathlib import Path
-
-    from dfq.cli.locate import local_folder, only_queue
-    from dfq.cli.policy_file import FILE_NAME, write_policy
+    from dfq.cli.locate import only_queue
+    from dfq.cli.policy_file import write_policy
 
     url = only_queue(queue, queue_option)
-    folder = local_folder(url)
-    if folder is None:
-        raise click.UsageError(f"{url} is no folder, and only folders have a queue.json")
     given = {key: value for key, value in settings.items() if value is not None}
     retry = {key: given.pop(key) for key in _RETRY if key in given}
     if retry:
         given["retry"] = retry
-    policy = write_policy(Path(folder), given, layout, update)
-    if as_json:
-        json_line({"queue": url, **policy.to_json()})
-    else:
-        line(f"wrote {Path(folder) / FILE_NAME}")
+    with _place(url, layout) as place:
+        policy = write_policy(place, given, layout, update)
+        if as_json:
+            json_line({"queue": url, **policy.to_json()})
+        else:
+            line(f"wrote {place.name}")
+
+
+@contextmanager
+def _place(url: str, layout: str | None) -> Iterator[Place]:
+    """Where the queue's policy is kept, while the block lasts."""
+    from pathlib import Path
+
+    import dfq
+    from dfq.cli.locate import local_folder
+    from dfq.cli.policy_places import InFolder, InStore
+    from dfq.policy import Policy
+
+    folder = local_folder(url)
+    if folder is not None:
+        yield InFolder(Path(folder))
+        return
+    # With a policy at hand the one that is there, perhaps a damaged one, is not read.
+    with dfq.open(url, policy=Policy()) as opened:
+        store = getattr(opened, "store", None)
+        if store is None:
+            raise click.UsageError(f"{url} is no folder and no bucket, so it has no queue.json")
+        if layout == "flat":
+            raise click.UsageError("--layout flat is for folders; a bucket is always sharded")
+        yield InStore(store, opened.chance)

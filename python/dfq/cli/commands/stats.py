@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dfq.cli.cost import bill_of, cost_json, cost_lines
 from dfq.cli.describe import stats_json
 from dfq.cli.options import command as dfq_command
 from dfq.cli.options import takes_queue
@@ -28,18 +29,23 @@ MEANINGS = {
 GROUPS_SHOWN = 20
 
 
-@dfq_command("dfq stats jobs", "dfq stats jobs --json")
+@dfq_command("dfq stats jobs", "dfq stats jobs --json", "dfq stats jobs --cost")
 @takes_queue()
-def command(queue: Queue, as_json: bool) -> None:
+@click.option("--cost", is_flag=True, help="What its requests cost, by kind and by task.")
+def command(queue: Queue, as_json: bool, cost: bool) -> None:
     """Count the tasks of a queue.
 
-    By state, and what is not finished by project and label as well.
+    By state, and what is not finished by project and label as well. With --cost also the requests
+    to a bucket that its processes told of, live or ended within a day, priced by the table
+    [prices] of dfq.toml, and what SQS would have cost.
     """
     stats = queue.stats()
+    bill = bill_of(queue) if cost else None
     if as_json:
-        json_line({"queue": queue.url, **stats_json(stats)})
+        document = {"queue": queue.url, **stats_json(stats)}
+        json_line(document | ({"cost": cost_json(bill)} if cost else {}))
         return
-    for text in stats_lines(queue.url, stats):
+    for text in stats_lines(queue.url, stats) + (cost_lines(bill) if cost else []):
         click.echo(text)
 
 

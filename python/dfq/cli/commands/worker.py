@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 @filter_options
 @click.option("--worker-id", metavar="ID", help="The name in leases and logs.")
 @click.option("--health", metavar="FILE", help="Write here when it last polled.")
+@click.option("--metrics-port", type=int, metavar="N", help="Serve Prometheus metrics here.")
+@click.option("--metrics-host", metavar="HOST", help="And under this address: 127.0.0.1.")
 @click.option(
     "--log-json",
     "--json",
@@ -105,6 +107,8 @@ def command(
         worker_id=worker_id,
         filter=chosen(project, labels, min_priority, max_priority, names),
         health_path=config.health_path,
+        metrics_port=config.metrics_port,
+        metrics_host=config.metrics_host,
         log_json=config.log_json,
     )
     with open_queue(only_queue(queue, queue_option), create=True) as opened:

@@ -1,0 +1,1 @@
+"""The s3 engine: a queue in a bucket."""

@@ -1,0 +1,172 @@
+"""What a committed outcome means, and making it so.
+
+An outcome stands in lease.json before anything else is touched, so whoever reads it there, and
+be it long after a crash, comes to the same end: every step is a conditional write or a delete,
+and doing it twice does nothing.
+
+A task is in doubt for nobody: :func:`standing` tells from the two objects alone how it stands,
+whether or not the outcome has been carried out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from dfq.engines.s3.bodies import NORMAL, LeaseFile, TaskFile, dumps, stamp
+from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.keys import failed_key, lane_key, task_key
+from dfq.engines.s3.register import Register
+from dfq.store import Lost
+
+#: A task.json that reached the store so long after it was sent off came late: it may be a copy of
+#: one that was worked off meanwhile, and is looked up before it is handed out.
+LATE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a task stands, by what its two objects say together."""
+
+    where: Literal["nowhere", "pending", "leased", "failed", "completed"]
+    task: TaskFile | None = None
+    lease: LeaseFile | None = None
+    #: The lease that is there means nothing any more, or has been carried out in part.
+    leftover: LeaseFile | None = None
+
+
+def standing(task: TaskFile | None, lease: LeaseFile | None) -> Standing:
+    """How a task stands."""
+    if lease is not None and lease.state == "completed":
+        return Standing("completed", task, lease)
+    if task is None:
+        # The outcome "failed" deletes task.json only once the record is there.
+        return Standing("nowhere", leftover=lease)
+    if lease is None or lease.state == "free":
+        return Standing("pending", task)
+    if lease.too_new:
+        return Standing("leased", task, lease)
+    if _is_void(task, lease):
+        return Standing("pending", task, leftover=lease)
+    if lease.state == "leased":
+        return Standing("leased", task, lease)
+    where: Literal["failed", "pending"] = "failed" if lease.state == "failed" else "pending"
+    return Standing(where, ended(task, lease), lease, leftover=lease)
+
+
+def _is_void(task: TaskFile, lease: LeaseFile) -> bool:
+    """An older lease: its end is in task.json already. A damaged one tells no fence."""
+    return lease.fence <= task.fence and not lease.damage and bool(lease.version)
+
+
+def fence_of(task: TaskFile, lease: LeaseFile) -> int:
+    """The fence a lease counts under. One that a script or an older version wrote has none."""
+    return max(lease.fence, task.fence + 1)
+
+
+def ended(task: TaskFile, lease: LeaseFile) -> TaskFile:
+    """The task as an outcome leaves it."""
+    fields = {
+        **task.fields,
+        "fence": fence_of(task, lease),
+        "attempts": lease.fields.get("attempts", task.checked.attempts),
+        "errors": task.with_error(lease.error),
+        "not_before": lease.fields.get("not_before"),
+        "saved": lease.fields.get("saved", task.saved),
+        # The version that was pushed: a copy of it may still be on its way.
+        "first_etag": task.fields.get("first_etag", task.etag),
+    }
+    return replace(task, fields={k: v for k, v in fields.items() if v is not None})
+
+
+def failed_fields(task: TaskFile, lease: LeaseFile) -> dict[str, Any]:
+    """The record of a failed task, from the task as its outcome leaves it."""
+    return {
+        "dfq": 1,
+        "task_id": task.task_id,
+        "fence": task.fence,
+        "finished_at": lease.fields.get("finished_at"),
+        "holder": lease.fields if lease.fields.get("held", True) else None,
+        "task": {k: v for k, v in task.fields.items() if k != "saved"},
+        # The same for everybody who writes this record: it is the outcome's own.
+        "nonce": lease.nonce,
+    }
+
+
+class Applying:
+    """Carries out what is committed."""
+
+    def __init__(self, bucket: Bucket, register: Register) -> None:
+        self._bucket = bucket
+        self._register = register
+
+    def finish(self, task: TaskFile | None, lease: LeaseFile) -> bool:
+        """Carry out the outcome in ``lease``; False if somebody changed something meanwhile."""
+        if lease.state == "completed":
+            return task is None or self.remove_task(task)
+        if lease.state == "free":
+            return True
+        if task is not None and not _is_void(task, lease):
+            if lease.state == "leased":
+                return False
+            done = self._fail(task, lease) if lease.state == "failed" else self._back(task, lease)
+            if not done:
+                return False
+        return self._register.clear(lease)
+
+    def remove_task(self, task: TaskFile) -> bool:
+        """Delete task.json and the mark of its priority."""
+        if not self.delete(task_key(task.place), task.etag):
+            return False
+        priority = task.checked.priority
+        if priority != NORMAL:
+            self._bucket.store.delete(lane_key(priority, task.task_id))
+        return True
+
+    def delete(self, key: str, etag: str) -> bool:
+        """Delete a version of an object; without conditional deletes, as near as one gets."""
+        bucket = self._bucket
+        if bucket.store.conditional_delete:
+            return bucket.writes.delete(key, etag)
+        found = bucket.store.read(key)
+        if found is not None and found.etag != etag:
+            return False
+        bucket.store.delete(key)
+        return True
+
+    def _back(self, task: TaskFile, lease: LeaseFile) -> bool:
+        bucket = self._bucket
+        after = ended(task, lease)
+        now = bucket.clock.wall()
+        body = dumps({**after.fields, "nonce": bucket.writes.nonce(), "written_at": stamp(now)})
+        return bucket.writes.replace(task_key(task.place), body, task.etag).won
+
+    def _fail(self, task: TaskFile, lease: LeaseFile) -> bool:
+        bucket = self._bucket
+        fields = failed_fields(ended(task, lease), lease)
+        key, body = failed_key(task.task_id), dumps(fields)
+        written = bucket.writes.create(key, body)
+        if not written.won and not self._replace_older(key, body, fields["fence"]):
+            return False
+        return self.remove_task(task)
+
+    def _replace_older(self, key: str, body: bytes, fence: int) -> bool:
+        """A record of this task is there: our own, or one that a requeue left behind."""
+        import orjson
+
+        found = self._bucket.store.read(key)
+        if found is None:
+            return False
+        if found.body == body:
+            return True
+        try:
+            older = int(orjson.loads(found.body)["fence"]) < fence
+        except (ValueError, TypeError, KeyError):
+            older = True
+        if not older:
+            return True
+        try:
+            self._bucket.store.replace(key, body, found.etag)
+        except Lost:
+            return False
+        return True

@@ -1,0 +1,221 @@
+"""Signs of life: one object per process keeps all its leases alive, however many they are.
+
+A lease is over when the store's clock says that its last sign of life is too long ago. The last
+sign is the later of two: when lease.json was written, and when the beat of its process was that
+names it. Times of objects are in whole seconds, so a second is granted.
+
+A beat can't be compared and swapped with a lease, so it only prolongs leases that are certainly
+alive when it arrives: if the answer comes within the time that the sign before it bought, nobody
+can have judged the lease as over meanwhile. A holder that comes too late for that writes
+lease.json itself, and that write wins or loses against whoever takes the lease over.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+
+from dfq.cost import Usage
+from dfq.engines.s3.bodies import VERSION, LeaseFile, TaskFile, dumps, stamp
+from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.keys import WORKERS, beat_key
+from dfq.engines.s3.tally import told_usage
+from dfq.engines.s3.writes import Written
+from dfq.errors import DfqError
+
+#: Times of objects are in whole seconds.
+GRANTED_SECONDS: Final = 1.0
+
+
+@dataclass
+class Held:
+    """A lease that this process holds, as far as it knows."""
+
+    lease: LeaseFile
+    task: TaskFile
+    attempt: int
+    seconds: float
+    #: When the request was sent off that was the last sign of life, on our own clock and the
+    #: store's.
+    signed_boot: float
+    signed_wall: float
+
+    @property
+    def certain_until(self) -> float:
+        """Until then nobody can judge it as over, by our own clock."""
+        return self.signed_boot + self.seconds
+
+
+@dataclass(frozen=True)
+class _Beat:
+    modified: float
+    #: lease_id -> how old the sign was when this was written, and for how long it counts
+    leases: dict[str, tuple[float, float]]
+
+
+class Beats:
+    """The signs of life of this process, and those of others."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._held: dict[str, Held] = {}
+        self._session = ""
+        self._etag: str | None = None
+
+    # Ours
+
+    def hold(self, held: Held) -> None:
+        """A lease was taken, or written anew."""
+        with self._lock:
+            self._held[held.lease.lease_id] = held
+
+    def get(self, lease_id: str) -> Held | None:
+        """What is known of a lease, if this process took it."""
+        with self._lock:
+            return self._held.get(lease_id)
+
+    def forget(self, lease_id: str) -> None:
+        """A lease ended."""
+        with self._lock:
+            self._held.pop(lease_id, None)
+
+    def prolong(self, held: Sequence[Held], seconds: float) -> list[Held]:
+        """Give a sign of life for leases, with one write; those it came too late for are returned.
+
+        They are not lost yet, but only their own lease.json can tell.
+        """
+        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        alive = [one for one in held if boot < one.certain_until]
+        late = [one for one in held if boot >= one.certain_until]
+        if alive:
+            self._write(boot, {one.lease.lease_id: seconds for one in alive})
+        answered = self._bucket.clock.boot()
+        for one in alive:
+            if answered < one.certain_until:
+                one.signed_boot, one.signed_wall, one.seconds = boot, wall, seconds
+            else:
+                late.append(one)
+        return late
+
+    def tell(self) -> None:
+        """Say what this process did, if that is worth a write and no beat says it; renews none."""
+        if self._bucket.tally.is_worth_telling():
+            with suppress(DfqError):
+                self._write(self._bucket.clock.boot(), {})
+
+    def farewell(self) -> None:
+        """The same for the last time: one request, whatever becomes of it."""
+        if self._bucket.tally.is_worth_telling():
+            with suppress(DfqError), self._writing:
+                body = self._body(self._bucket.clock.boot(), {})
+                self._bucket.store.put(beat_key(self._bucket.session), body)
+
+    def _write(self, boot: float, renewed: dict[str, float]) -> None:
+        bucket = self._bucket
+        with self._writing:
+            if self._session != bucket.session:
+                self._session, self._etag = bucket.session, None
+            written = self._swap(self._body(boot, renewed))
+            self._etag = written.etag
+
+    def _body(self, boot: float, renewed: dict[str, float]) -> bytes:
+        bucket = self._bucket
+        with self._lock:
+            leases = {
+                lease_id: (0.0, renewed[lease_id])
+                if lease_id in renewed
+                else (boot - held.signed_boot, held.seconds)
+                for lease_id, held in self._held.items()
+            }
+        return dumps(
+            {
+                "dfq": VERSION,
+                "session": bucket.session,
+                "host": os.uname().nodename,
+                "pid": os.getpid(),
+                "at": stamp(bucket.clock.wall()),
+                "leases": leases,
+                **bucket.tally.fields(),
+                "nonce": bucket.writes.nonce(),
+            }
+        )
+
+    def _swap(self, body: bytes) -> Written:
+        """Only the version we know is replaced: an older beat that comes late changes nothing."""
+        key = beat_key(self._session)
+        if self._etag is not None:
+            written = self._bucket.writes.replace(key, body, self._etag)
+            if written.won:
+                return written
+        while True:
+            written = self._bucket.writes.create(key, body)
+            if written.won:
+                return written
+            # An earlier beat of ours whose answer never came, or a sweep took it away.
+            found = self._bucket.store.read(key)
+            if found is not None:
+                written = self._bucket.writes.replace(key, body, found.etag)
+                if written.won:
+                    return written
+
+    # Everybody's
+
+    def last_sign(self, lease: LeaseFile) -> tuple[float, float]:
+        """When the holder of a lease last gave a sign, by the store's clock, and for how long."""
+        since, seconds = lease.modified, lease.seconds(self._bucket.policy)
+        beat = None if lease.session is None else self._read(lease.session)
+        if beat is not None and lease.lease_id in beat.leases:
+            age, counts = beat.leases[lease.lease_id]
+            if beat.modified - age >= since:
+                return beat.modified - age, counts
+        return since, seconds
+
+    def usage(self) -> list[Usage]:
+        """What the processes told that gave a sign within a day; this one as it is now."""
+        ours = beat_key(self._bucket.session)
+        keys = [one.key for one in self._bucket.list_all(WORKERS) if one.key != ours]
+        bodies = [found.body for found in self._bucket.map(self._bucket.store.read, keys) if found]
+        told = [usage for body in bodies if (usage := told_usage(body)) is not None]
+        return [*told, self._bucket.tally.usage()]
+
+    def over_at(self, lease: LeaseFile, now: float) -> float:
+        """From when on a lease is over; costs a request only if it may be over now."""
+        at = lease.modified + lease.seconds(self._bucket.policy) + GRANTED_SECONDS
+        if at > now:
+            return at
+        since, seconds = self.last_sign(lease)
+        return since + seconds + GRANTED_SECONDS
+
+    def _read(self, session: str) -> _Beat | None:
+        if not session.isalnum():
+            return None
+        found = self._bucket.store.read(beat_key(session))
+        if found is None:
+            return None
+        try:
+            leases = {
+                str(lease_id): (max(0.0, float(age)), float(seconds))
+                for lease_id, (age, seconds) in orjson.loads(found.body)["leases"].items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError):
+            # Damaged: it is no sign of life, and the next beat replaces it.
+            return None
+        return _Beat(found.modified, leases)
+
+
+def taken(lease: LeaseFile, task: TaskFile, seconds: float, boot: float, wall: float) -> Held:
+    """What is held after a lease was taken by a request that was sent off at ``boot``."""
+    return Held(lease, task, task.checked.attempts + 1, seconds, boot, wall)
+
+
+def rewritten(held: Held, lease: LeaseFile, seconds: float, boot: float, wall: float) -> Held:
+    """What is held after lease.json was written anew."""
+    return replace(held, lease=lease, seconds=seconds, signed_boot=boot, signed_wall=wall)

@@ -1,0 +1,301 @@
+"""Ending a lease: the outcome is committed in lease.json, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from dfq.engines.s3.applying import Applying
+from dfq.engines.s3.beats import Beats, Held, rewritten, taken
+from dfq.engines.s3.bodies import LeaseFile, TaskFile, error_fields, stamp
+from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.finished import FOLD_RECORDS, Finished, Unfolded
+from dfq.engines.s3.keys import home
+from dfq.engines.s3.looking import Looking
+from dfq.engines.s3.register import Register
+from dfq.errors import (
+    AlreadyCompleted,
+    DfqError,
+    LeaseLost,
+    LeaseNotHeld,
+    LeaseTaken,
+    QueueBusy,
+    QueueUnavailable,
+    StoreUnsure,
+)
+from dfq.lease import Lease
+from dfq.record import Outcome
+from dfq.task import ErrorKind, TaskError
+
+#: Somebody may write lease.json between our reading and our writing, but not for ever.
+_TRIES: Final = 8
+
+
+class Settling:
+    """The verbs that take a lease."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        register: Register,
+        applying: Applying,
+        beats: Beats,
+        looking: Looking,
+        finished: Finished,
+    ) -> None:
+        self._bucket = bucket
+        self._register = register
+        self._applying = applying
+        self._beats = beats
+        self._looking = looking
+        self._finished = finished
+        self._unfolded = Unfolded()
+        # lease_id -> the nonces of commits that may have been done although nobody said so
+        self._doubtful: dict[str, set[str]] = {}
+
+    # The verbs
+
+    def ack(self, lease: Lease, result: Any, size: int) -> None:
+        """Complete the task."""
+        held = self._held(lease)
+        now = self._bucket.clock.wall()
+        done, ended_lease = self._commit(
+            held,
+            state="completed",
+            attempts=held.attempt,
+            finished_at=stamp(now),
+            result=result,
+            saved=None,
+            task=ended_task_fields(held.task),
+            task_etag=held.task.etag,
+            first_etag=held.task.fields.get("first_etag"),
+        )
+        self._carry_out(done.task, ended_lease)
+        self._note_completed(ended_lease, now, size)
+
+    def nack(self, lease: Lease, message: str, kind: ErrorKind, delay_seconds: float) -> Outcome:
+        """Back after a delay, or to failed with the last attempt."""
+        held = self._held(lease)
+        now = self._bucket.clock.wall()
+        again = held.attempt < held.task.task(self._bucket.policy).max_attempts
+        held, committed = self._commit(
+            held,
+            state="back" if again else "failed",
+            attempts=held.attempt,
+            error=error_fields(self._error(held, kind, message)),
+            not_before=stamp(now + delay_seconds) if again and delay_seconds else None,
+            finished_at=stamp(now),
+        )
+        self._carry_out(held.task, committed)
+        return Outcome.RETRY if again else Outcome.FAILED
+
+    def release(self, lease: Lease, delay_seconds: float) -> None:
+        """Back after a delay; the attempt does not count."""
+        held = self._held(lease)
+        now = self._bucket.clock.wall()
+        held, committed = self._commit(
+            held,
+            state="back",
+            attempts=held.attempt - 1,
+            not_before=stamp(now + delay_seconds) if delay_seconds else None,
+        )
+        self._carry_out(held.task, committed)
+
+    def bury(self, lease: Lease, reason: str) -> None:
+        """To failed, by its holder."""
+        held = self._held(lease)
+        now = self._bucket.clock.wall()
+        held, committed = self._commit(
+            held,
+            state="failed",
+            attempts=held.attempt,
+            error=error_fields(self._error(held, "buried", reason)),
+            finished_at=stamp(now),
+        )
+        self._carry_out(held.task, committed)
+
+    def save_state(self, lease: Lease, state: Any) -> None:
+        """Keep a value in the lease; it moves to the task when the lease ends."""
+        held = self._held(lease)
+        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        held, written = self._commit(held, state="leased", saved={"value": state})
+        self._beats.hold(rewritten(held, written, held.seconds, boot, wall))
+
+    def heartbeat(self, leases: Sequence[Lease], seconds: float) -> list[Lease | DfqError]:
+        """Renew leases with one write for all; each is read once, to see whether it is lost."""
+        ours = [held for lease in leases if (held := self._beats.get(lease.lease_id)) is not None]
+        late = {held.lease.lease_id for held in self._beats.prolong(ours, seconds)}
+        in_time = {held.lease.lease_id for held in ours} - late
+        return [self._renew(lease, seconds, lease.lease_id in in_time) for lease in leases]
+
+    def _renew(self, lease: Lease, seconds: float, in_time: bool) -> Lease | DfqError:
+        """What a sign of life did for one lease."""
+        try:
+            held = self._look_after(lease) if in_time else self._rewrite(lease, seconds)
+        except (LeaseLost, QueueUnavailable, QueueBusy) as error:
+            if isinstance(error, LeaseLost):
+                self._beats.forget(lease.lease_id)
+            return error
+        return replace(
+            lease, heartbeat_at=held.signed_wall, expires_at=held.signed_wall + held.seconds
+        )
+
+    def _look_after(self, lease: Lease) -> Held:
+        """The beat was in time; whether somebody took the task away only lease.json says."""
+        held = self._beats.get(lease.lease_id)
+        place = home(lease.task_id) if held is None else held.lease.place
+        found = self._bucket.read_lease(lease.task_id, place)
+        if held is None or found is None or not _is(found, lease):
+            raise self._why_lost(lease, found)
+        return held
+
+    def _rewrite(self, lease: Lease, seconds: float) -> Held:
+        """The beat came too late, or another process took the lease: lease.json itself decides."""
+        held = self._held(lease)
+        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        held, written = self._commit(
+            held,
+            state="leased",
+            session=self._bucket.session,
+            seconds=seconds,
+            heartbeat_at=stamp(wall),
+        )
+        renewed = rewritten(held, written, seconds, boot, wall)
+        self._beats.hold(renewed)
+        return renewed
+
+    # Committing
+
+    def _held(self, lease: Lease) -> Held:
+        """What is known of a lease; one that another process took is read."""
+        held = self._beats.get(lease.lease_id)
+        if held is not None:
+            return held
+        place = home(lease.task_id)
+        found = self._bucket.read_lease(lease.task_id, place)
+        if found is None or not _is(found, lease):
+            raise self._why_lost(lease, found)
+        stands = self._looking.standing_of(lease.task_id, place)
+        if stands.where != "leased" or stands.task is None or stands.lease is None:
+            raise self._why_lost(lease, stands.lease)
+        clock = self._bucket.clock
+        # Nothing is known of the signs of life that keep it: only its own object counts.
+        return taken(stands.lease, stands.task, 0.0, clock.boot(), clock.wall())
+
+    def _commit(self, held: Held, **changes: Any) -> tuple[Held, LeaseFile]:
+        """Write an outcome (or a sign of life) into lease.json; LeaseLost if it is not ours."""
+        lease_id = held.lease.lease_id
+        for _ in range(_TRIES):
+            nonce = self._bucket.writes.nonce()
+            try:
+                written, committed = self._register.rewrite(held.lease, nonce=nonce, **changes)
+            except StoreUnsure:
+                # It may have been done, or be done later. The next try knows it as ours.
+                self._doubtful.setdefault(lease_id, set()).add(nonce)
+                raise
+            if not written.won:
+                found = self._bucket.read_lease(held.lease.task_id, held.lease.place)
+                if found is not None and found.lease_id == lease_id and found.state == "leased":
+                    held = replace(held, lease=found)
+                    continue
+                doubtful = self._doubtful.get(lease_id, set())
+                if written.end == "vanished":
+                    doubtful = doubtful | {nonce}
+                if not self._was_done(held, committed, found, doubtful):
+                    raise self._why_lost(held.lease, found)
+            if committed.state != "leased":
+                self._beats.forget(lease_id)
+                self._doubtful.pop(lease_id, None)
+            return held, committed
+        raise QueueBusy(
+            f"the lease on task {held.lease.task_id!r} is written again and again by others; "
+            "try again"
+        )
+
+    def _was_done(
+        self, held: Held, wanted: LeaseFile, found: LeaseFile | None, doubtful: set[str]
+    ) -> bool:
+        """Whether an earlier try of this verb was done, although nobody said so."""
+        if not doubtful:
+            return False
+        if found is not None and found.lease_id == wanted.lease_id:
+            return found.nonce in doubtful and found.state == wanted.state
+        # Somebody carried it out meanwhile: then it shows in the task.
+        record = self._looking.get(wanted.task_id)
+        if record is None:
+            return False
+        if wanted.state == "completed":
+            lease = record.lease
+            return (
+                record.state == "completed"
+                and lease is not None
+                and (lease.lease_id == wanted.lease_id)
+            )
+        errors = [error for error in record.task.errors if error.fence == held.lease.fence]
+        return wanted.error is not None and wanted.error in errors
+
+    def _carry_out(self, task: TaskFile, lease: LeaseFile) -> None:
+        """The outcome is safe: if the store fails now, anybody makes it so later."""
+        try:
+            self._applying.finish(task, lease)
+        except (QueueUnavailable, QueueBusy):
+            return
+
+    def _error(self, held: Held, kind: ErrorKind, message: str) -> TaskError:
+        return TaskError(
+            at=self._bucket.clock.wall(),
+            attempt=held.attempt,
+            fence=held.lease.fence,
+            worker_id=held.lease.worker_id,
+            kind=kind,
+            message=message,
+        )
+
+    def _why_lost(self, lease: Lease | LeaseFile, found: LeaseFile | None) -> LeaseLost:
+        self._beats.forget(lease.lease_id)
+        where = f"task {lease.task_id!r}"
+        if found is not None and found.state == "completed":
+            return AlreadyCompleted(
+                f"{where} is completed already, by {found.worker_id} under fence {found.fence}"
+            )
+        if found is not None and found.state == "leased" and found.lease_id != lease.lease_id:
+            return LeaseTaken(
+                f"{where} is held by {found.worker_id} under fence {found.fence}, "
+                f"newer than {lease.fence}; stop this work"
+            )
+        if found is None:
+            record = self._looking.get(lease.task_id)
+            if record is None:
+                return LeaseNotHeld(f"{where} was deleted from the queue; this lease is void")
+            if record.state == "completed" and record.lease is not None:
+                return AlreadyCompleted(
+                    f"{where} is completed already, by {record.lease.worker_id} "
+                    f"under fence {record.lease.fence}"
+                )
+        return LeaseNotHeld(f"{where} is held by nobody: the lease with fence {lease.fence} ended")
+
+    # Folding
+
+    def _note_completed(self, lease: LeaseFile, now: float, size: int) -> None:
+        self._unfolded.add(lease, now, size)
+        if self._unfolded.due(now) >= FOLD_RECORDS:
+            self.fold()
+
+    def fold(self) -> int:
+        """Fold our own records that are old enough; how many there were."""
+        due = self._unfolded.take(self._bucket.clock.wall())
+        try:
+            return self._finished.fold(due) if due else 0
+        except (QueueUnavailable, QueueBusy):
+            # They stand in lease.json as before; a sweep finds them there.
+            return 0
+
+
+def ended_task_fields(task: TaskFile) -> dict[str, Any]:
+    """The task as it goes into the record of its completion."""
+    return {key: value for key, value in task.fields.items() if key != "saved"}
+
+
+def _is(found: LeaseFile, lease: Lease) -> bool:
+    return found.state == "leased" and found.lease_id == lease.lease_id

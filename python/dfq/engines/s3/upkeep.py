@@ -1,0 +1,351 @@
+"""Looking after the queue: sweeping, purging, and moving tasks by id."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dfq.engines.base import not_requeued
+from dfq.engines.s3.applying import Applying, Standing
+from dfq.engines.s3.beats import GRANTED_SECONDS
+from dfq.engines.s3.bodies import (
+    NORMAL,
+    LeaseFile,
+    LeftAlone,
+    TaskFile,
+    error_fields,
+    seconds_of,
+    stamp,
+)
+from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.claiming import VOID_SECONDS, Claiming
+from dfq.engines.s3.finished import FOLD_AFTER_SECONDS, OTHERS_SECONDS, Finished
+from dfq.engines.s3.keys import (
+    LANES,
+    WORKERS,
+    failed_key,
+    home,
+    lane_key,
+    lease_key,
+    read_lane,
+    task_key,
+)
+from dfq.engines.s3.looking import Census, Looking
+from dfq.engines.s3.quarantine import set_aside
+from dfq.engines.s3.register import Register
+from dfq.engines.s3.view import Sighting
+from dfq.errors import QueueBusy, TaskNotFound, WrongState
+from dfq.record import State, SweepReport
+from dfq.task import ErrorKind, TaskError
+
+#: What a crash may leave behind (a mark without its task, the beat of a dead process) is deleted
+#: when it is so old that no one can be about to use it.
+LITTER_SECONDS: Final = 86_400.0
+_TRIES: Final = 8
+
+
+class Upkeep:
+    """What keeps a queue in order."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        register: Register,
+        applying: Applying,
+        looking: Looking,
+        finished: Finished,
+        claiming: Claiming,
+    ) -> None:
+        self._bucket = bucket
+        self._register = register
+        self._applying = applying
+        self._looking = looking
+        self._finished = finished
+        self._claiming = claiming
+
+    # Sweeping
+
+    def sweep(self) -> SweepReport:
+        """Put right what crashes left behind, and what time did."""
+        claiming = self._claiming
+        ended, failed = claiming.ended_silent, claiming.failed
+        # Others look after their own records, and we did after ours.
+        census = self._looking.census(self._bucket.clock.wall() - OTHERS_SECONDS)
+        quarantined = sum(self._set_aside(census.sightings[one]) for one in census.damaged)
+        expired = 0
+        for task_id, stands in census.standings.items():
+            sighting = census.sightings[task_id]
+            complete = sighting.lease is not None and sighting.task is not None
+            if complete and claiming.settle(sighting):
+                stands = self._looking.standing_of(task_id, sighting.place)
+            if stands.where == "pending" and self._life_is_over(stands.task):
+                assert stands.task is not None
+                expired += self._fail(
+                    stands, "nobody claimed it within its time to live", "expired"
+                )
+        folded = self._fold_old(census)
+        return SweepReport(
+            expired_leases=claiming.ended_silent - ended,
+            failed=claiming.failed - failed + expired,
+            temporary_removed=self._clear_litter(census),
+            quarantined=quarantined,
+            archived=folded,
+            dropped=self._drop_old(),
+        )
+
+    def _life_is_over(self, task: TaskFile | None) -> bool:
+        if task is None or task.checked.expires_at is None:
+            return False
+        return task.checked.expires_at <= self._bucket.clock.wall()
+
+    def _set_aside(self, sighting: Sighting) -> bool:
+        """Set a damaged task aside, under a lease so that nobody else does."""
+        lease = self._register.take(
+            sighting.task_id,
+            sighting.place,
+            worker_id="sweep",
+            seconds=self._bucket.policy.lease_seconds,
+            fence=1,
+        )
+        if lease is None:
+            return False
+        try:
+            self._bucket.read_task(sighting.task_id, sighting.place)
+        except LeftAlone:
+            done = False
+        except ValueError as damage:
+            done = set_aside(self._bucket, self._applying, sighting, str(damage))
+        else:
+            done = False
+        self._register.clear(lease)
+        return done
+
+    def _fold_old(self, census: Census) -> int:
+        """Fold the records of processes that did not come to it."""
+        now = self._bucket.clock.wall()
+        old = []
+        for task_id, stands in census.standings.items():
+            lease = stands.lease if stands.where == "completed" else None
+            if lease is None or census.sightings[task_id].task is not None:
+                continue
+            ours = lease.session == self._bucket.session
+            if now - lease.modified >= (FOLD_AFTER_SECONDS if ours else OTHERS_SECONDS):
+                old.append(lease)
+        return self._finished.fold(old)
+
+    def _clear_litter(self, census: Census) -> int:
+        """Delete leases without a task, marks without a task, and beats of the dead."""
+        now = self._bucket.clock.wall()
+        removed = 0
+        for stands in census.standings.values():
+            lease = stands.leftover if stands.where == "nowhere" else None
+            if lease is None or lease.too_new:
+                continue
+            alive = max(lease.seconds(self._bucket.policy), VOID_SECONDS) + GRANTED_SECONDS
+            if now - lease.modified >= alive:
+                removed += self._register.clear(lease)
+        litter = []
+        for stored in self._bucket.list_all(LANES):
+            lane = read_lane(stored.key)
+            if lane is None or lane[1] in census.sightings:
+                continue
+            if now - stored.modified >= LITTER_SECONDS:
+                litter.append(stored.key)
+        litter += [
+            stored.key
+            for stored in self._bucket.list_all(WORKERS)
+            if now - stored.modified >= LITTER_SECONDS
+        ]
+        self._bucket.store.delete_many(litter)
+        return removed + len(litter)
+
+    def _drop_old(self) -> int:
+        policy = self._bucket.policy
+        if policy.finished != "drop":
+            return 0
+        return self.purge("completed", older_than_seconds=policy.finished_after_seconds)
+
+    # Moving tasks by id
+
+    def fail(self, task_id: str, reason: str, kind: ErrorKind, *, held: bool) -> None:
+        """To failed, by id. A leased task only if ``held``."""
+        for _ in range(_TRIES):
+            stands = self._looking.standing_of(task_id)
+            if stands.where == "leased" and not held:
+                assert stands.lease is not None
+                raise WrongState(
+                    f"task {task_id!r} is held by {stands.lease.worker_id}; "
+                    "cancel it, or wait until it is given back"
+                )
+            if stands.where not in ("pending", "leased"):
+                raise self._not_pending(task_id, stands)
+            if stands.leftover is not None:
+                # Committed, but not carried out yet: first things first.
+                task = self._bucket.read_task(task_id, home(task_id))
+                self._applying.finish(task, stands.leftover)
+                continue
+            if self._fail(stands, reason, kind):
+                return
+        raise QueueBusy(f"task {task_id!r} changes hands all the time; try again")
+
+    def _not_pending(self, task_id: str, stands: Standing) -> Exception:
+        if stands.where != "nowhere":
+            return WrongState(f"task {task_id!r} is {stands.where} already; nothing was changed")
+        record = self._looking.get(task_id)
+        if record is None:
+            return TaskNotFound(
+                f"no task {task_id!r} in {self._bucket.store.url}; `dfq ls` lists those there are"
+            )
+        return WrongState(f"task {task_id!r} is {record.state} already; nothing was changed")
+
+    def _fail(self, stands: Standing, reason: str, kind: ErrorKind) -> bool:
+        """End a pending task, whoever holds it; False if somebody was faster."""
+        task, lease = stands.task, stands.lease
+        assert task is not None
+        now = self._bucket.clock.wall()
+        held = stands.where == "leased" and lease is not None
+        attempts = task.checked.attempts + held
+        error = TaskError(
+            at=now,
+            attempt=attempts,
+            fence=lease.fence if held and lease is not None else task.fence,
+            worker_id=lease.worker_id if held and lease is not None else None,
+            kind=kind,
+            message=reason,
+        )
+        outcome: dict[str, Any] = {
+            "state": "failed",
+            "attempts": attempts,
+            "error": error_fields(error),
+            "finished_at": stamp(now),
+        }
+        committed: LeaseFile | None
+        if held and lease is not None:
+            fence = max(lease.fence, task.fence + 1)
+            written, committed = self._register.rewrite(lease, fence=fence, **outcome)
+            if not written.won:
+                return False
+        else:
+            committed = self._take_to_fail(task, outcome)
+            if committed is None:
+                return False
+        self._applying.finish(task, committed)
+        return True
+
+    def _take_to_fail(self, task: TaskFile, outcome: dict[str, Any]) -> LeaseFile | None:
+        """Nobody holds it: a lease that is its end already."""
+        committed = self._register.take(
+            task.task_id,
+            task.place,
+            worker_id="nobody",
+            seconds=self._bucket.policy.lease_seconds,
+            fence=task.fence + 1,
+            free=self._free(task),
+            held=False,
+            **outcome,
+        )
+        if committed is None:
+            return None
+        there = self._bucket.read_task(task.task_id, task.place)
+        if there is None or there.etag != task.etag:
+            # It changed while we looked: what we wrote is about an older task.
+            self._register.clear(committed)
+            return None
+        return committed
+
+    def _free(self, task: TaskFile) -> LeaseFile | None:
+        if self._bucket.store.conditional_delete:
+            return None
+        lease = self._bucket.read_lease(task.task_id, task.place)
+        return lease if lease is not None and lease.state == "free" else None
+
+    def requeue(self, task_id: str) -> None:
+        """Give a failed task its attempts back; its history and fence stay."""
+        stands = self._looking.standing_of(task_id)
+        if stands.where == "failed" and stands.leftover is not None:
+            task = self._bucket.read_task(task_id, home(task_id))
+            self._applying.finish(task, stands.leftover)
+            stands = self._looking.standing_of(task_id)
+        failed = self._looking.failed(task_id)
+        if stands.where not in ("nowhere", "failed") or failed is None:
+            record = self._looking.get(task_id)
+            if record is None:
+                raise TaskNotFound(
+                    f"no task {task_id!r} in {self._bucket.store.url}; "
+                    "`dfq ls` lists those there are"
+                )
+            if failed is not None and record.state in ("ready", "delayed", "blocked"):
+                # A requeue was cut short: the task is pending, the record is what it left.
+                self._applying.delete(failed_key(task_id), failed.etag)
+            raise WrongState(not_requeued(task_id, record.state))
+        if self._finished.find(task_id) is not None:
+            # The record came late: the task was requeued and completed since.
+            self._applying.delete(failed_key(task_id), failed.etag)
+            raise WrongState(not_requeued(task_id, "completed"))
+        now = self._bucket.clock.wall()
+        expires_at = failed.task.checked.expires_at
+        lives = expires_at is None or expires_at > now
+        body = failed.task.body(
+            self._bucket.writes.nonce(),
+            now,
+            fence=max(failed.fence, failed.task.fence),
+            attempts=None,
+            not_before=None,
+            # Its time was up; asked for again, it gets to run.
+            expires_at=failed.task.fields.get("expires_at") if lives else None,
+        )
+        priority = failed.task.checked.priority
+        if priority != NORMAL:
+            self._bucket.store.put(lane_key(priority, task_id), b"")
+        if not self._bucket.writes.create(task_key(home(task_id)), body).won:
+            raise WrongState(not_requeued(task_id, "pending"))
+        self._applying.delete(failed_key(task_id), failed.etag)
+
+    # Purging
+
+    def purge(self, state: State | None, *, older_than_seconds: float | None) -> int:
+        """Delete tasks for good; leased ones only by ``state="leased"``."""
+        latest = self._bucket.clock.wall() - (older_than_seconds or 0.0)
+
+        def is_old(moment: float) -> bool:
+            return older_than_seconds is None or moment <= latest
+
+        removed = 0
+        census = self._looking.census()
+        failed = self._looking.failed_ids() if state in (None, "failed") else {}
+        for task_id, stands in census.standings.items():
+            if stands.where == "nowhere":
+                continue
+            failed.pop(task_id, None)
+            if stands.where == "failed":
+                wanted = state in (None, "failed")
+            elif state is None:
+                wanted = stands.where != "leased"
+            else:
+                wanted = self._looking.record(stands).state == state
+            if wanted and is_old(_since(stands)):
+                removed += self._delete(census.sightings[task_id])
+        for task_id in failed:
+            found = self._looking.readable_failed(task_id)
+            if found is not None and is_old(found.finished_at):
+                removed += self._applying.delete(failed_key(task_id), found.etag)
+        if state in (None, "completed"):
+            removed += self._finished.remove(lambda one: is_old(seconds_of(one["finished_at"])))
+        return removed
+
+    def _delete(self, sighting: Sighting) -> bool:
+        """Delete a task under ``pending/``, the task first: a lease without one is litter."""
+        for key, stored in (
+            (task_key(sighting.place), sighting.task),
+            (lease_key(sighting.place), sighting.lease),
+        ):
+            if stored is not None and not self._applying.delete(key, stored.etag):
+                return False
+        return True
+
+
+def _since(stands: Standing) -> float:
+    lease = stands.lease
+    if stands.where in ("completed", "failed") and lease is not None:
+        return seconds_of(lease.fields.get("finished_at", lease.modified))
+    assert stands.task is not None
+    return stands.task.checked.created_at
