@@ -14,3 +14,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("repeatable")
+
+pytest_plugins = ["tests.servers.fixtures"]

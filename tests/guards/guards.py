@@ -74,7 +74,6 @@ FOLLOWING = """if true {
     if !NO_OPENAT2"""
 
 
-BOOT_FILE = 'let file = sys::create_exclusive(root, "tmp/boot.json")'
 LEASE_KEY = "/// What tells one lease"
 
 
@@ -177,12 +176,12 @@ SYNCS = (
     ),
     one(
         "the boot count is synced",
-        *("root.rs", BOOT_FILE, "sys::sync(&file)?;", ""),
+        *("boot.rs", "pub fn write", "sys::sync(&file)?;", ""),
         *(ORDER, "boot_count"),
     ),
     one(
         "the boot count's rename is synced",
-        *("root.rs", BOOT_FILE, "sys::sync(handle)", "Ok(())"),
+        *("boot.rs", "pub fn write", "sys::sync(handle)", "Ok(())"),
         *(ORDER, "boot_count"),
     ),
     one(

@@ -30,10 +30,10 @@ def test_the_folder_and_the_file_are_for_their_owner_only(run, tmp_path):
 
 
 def test_of_two_who_make_a_queue_at_once_one_is_told(run, tmp_path, monkeypatch):
-    import dfq.cli.policy_file
+    import dfq.cli.policy_places
 
     run("init", "jobs", "--max-attempts", "3")
-    monkeypatch.setattr(dfq.cli.policy_file, "_read", lambda _path: None)
+    monkeypatch.setattr(dfq.cli.policy_places.InFolder, "read", lambda _self: None)
     ran = run("init", "jobs", "--max-attempts", "4")
     assert ran.code == 73
     assert written(tmp_path / "jobs")["max_attempts"] == 3
@@ -105,7 +105,7 @@ def test_a_folder_that_can_not_be_made_is_told(run, tmp_path):
     assert "Traceback" not in ran.err
 
 
-def test_only_folders_have_a_policy_file(run, url):
+def test_a_queue_in_memory_has_no_policy_file(run, url):
     assert run("init", url).code == 2
 
 

@@ -10,35 +10,35 @@ from dfq.worker.execution import command_handlers
 
 
 def test_leases_are_renewed_while_a_handler_is_busy(quick_queue, start, proxy, signalled):
-    heartbeat = signalled(quick_queue.heartbeat)
+    heartbeat = signalled(quick_queue.heartbeat_many)
 
     def handler(ctx, payload):
         heartbeat.wait_for_calls(3)
         return ctx.lease.heartbeat_at > ctx.lease.acquired_at
 
     quick_queue.push(1, id="a")
-    start(proxy(quick_queue, heartbeat=heartbeat), handler, drain=True).ended()
+    start(proxy(quick_queue, heartbeat_many=heartbeat), handler, drain=True).ended()
     assert quick_queue.get("a").result is True
 
 
 def test_a_coroutine_that_blocks_its_loop_does_not_stop_the_heartbeats(
     quick_queue, start, proxy, signalled
 ):
-    heartbeat = signalled(quick_queue.heartbeat)
+    heartbeat = signalled(quick_queue.heartbeat_many)
 
     async def handler(payload):
         heartbeat.wait_for_calls(3)
 
     quick_queue.push(1, id="a")
-    start(proxy(quick_queue, heartbeat=heartbeat), handler, drain=True).ended()
+    start(proxy(quick_queue, heartbeat_many=heartbeat), handler, drain=True).ended()
     assert quick_queue.get("a").state == "completed"
 
 
 def test_a_short_lease_is_renewed_in_time_whatever_the_policy_says(queue, start, proxy, signalled):
-    heartbeat = signalled(queue.heartbeat)
+    heartbeat = signalled(queue.heartbeat_many)
     queue.push(1, id="a")
     start(
-        proxy(queue, heartbeat=heartbeat),
+        proxy(queue, heartbeat_many=heartbeat),
         lambda payload: heartbeat.wait_for_calls(2),
         lease_seconds=0.3,
         drain=True,
@@ -88,10 +88,12 @@ def test_a_lost_lease_cancels_a_coroutine(quick_queue, start, happens):
 
 
 def test_a_lost_lease_kills_a_program(quick_queue, start, proxy, signalled):
-    heartbeat = signalled(quick_queue.heartbeat)
+    heartbeat = signalled(quick_queue.heartbeat_many)
     quick_queue.push(1, id="a")
     worker = start(
-        proxy(quick_queue, heartbeat=heartbeat), handlers=command_handlers("sleep 60"), drain=True
+        proxy(quick_queue, heartbeat_many=heartbeat),
+        handlers=command_handlers("sleep 60"),
+        drain=True,
     )
     heartbeat.wait_for_calls(1)
     quick_queue.cancel("a")
@@ -123,16 +125,16 @@ def test_heartbeats_that_fail_are_reported_once_and_come_back(
     caplog.set_level("INFO", logger="dfq")
     failures = iter([QueueUnavailable("disk is gone")] * 3)
 
-    def heartbeat(lease, **kwargs):
+    def heartbeat(leases, **kwargs):
         error = next(failures, None)
         if error is not None:
             raise error
-        return quick_queue.heartbeat(lease, **kwargs)
+        return quick_queue.heartbeat_many(leases, **kwargs)
 
     counted = signalled(heartbeat)
     quick_queue.push(1, id="a")
     start(
-        proxy(quick_queue, heartbeat=counted),
+        proxy(quick_queue, heartbeat_many=counted),
         lambda payload: counted.wait_for_calls(6),
         drain=True,
     ).ended()

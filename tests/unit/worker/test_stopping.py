@@ -75,9 +75,9 @@ def test_a_coroutine_is_cancelled_when_the_grace_time_is_over(queue, start, happ
 
 def test_a_program_is_killed_when_the_grace_time_is_over(queue, start, signalled, proxy):
     queue.push(1, id="a")
-    heartbeat = signalled(queue.heartbeat)
+    heartbeat = signalled(queue.heartbeat_many)
     worker = start(
-        proxy(queue, heartbeat=heartbeat),
+        proxy(queue, heartbeat_many=heartbeat),
         handlers=command_handlers("sleep 60"),
         grace_seconds=0,
         lease_seconds=0.1,

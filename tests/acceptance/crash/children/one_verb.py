@@ -9,36 +9,24 @@ stands and the outcome of a second try.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
-import select
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 
+from traced import CLOCK, between_marks, say, stay_on_one_core
+
 from dfq import DfqError, Policy
-from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
-from dfq.testing import FakeClock, SeededChance
+from dfq.testing import SeededChance
 
 FILLER = "x" * 500
 RESULT = {"by": "the script"}
 
 
-#: It stands still: how often a shard is read again depends on the time, and with that the
-#: number of a call.
-CLOCK = FakeClock(SYSTEM_CLOCK.wall(), SYSTEM_CLOCK.boot())
-
-
 def payload(task_id: str) -> dict[str, str]:
     return {"id": task_id, "filler": FILLER}
-
-
-def say(value: object) -> None:
-    os.write(1, json.dumps(value).encode() + b"\n")
 
 
 def warm_up(path: str) -> None:
@@ -138,35 +126,6 @@ class Script:
         ids = ("target", "pushed", "first", *(f"many-{n}" for n in range(5)))
         records = {task_id: self.queue.get(task_id) for task_id in ids}
         return {task_id: record.state for task_id, record in records.items() if record}
-
-
-def stay_on_one_core() -> None:
-    """With several, threads share the reading of shards as it comes, and a call has another
-    number in the next run. As many threads are used as there are cores to be had."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
-
-
-def between_marks(
-    verb: Callable[[], dict[str, object]], told: dict[str, object]
-) -> dict[str, object]:
-    """Run in a thread of its own, of which strace gets hold before it is told to go: so the
-    number of a call does not depend on what went before."""
-    outcomes = []
-
-    def run() -> None:
-        # Where only parents may trace: allow anybody (PR_SET_PTRACER, PR_SET_PTRACER_ANY).
-        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
-        say({**told, "thread": threading.get_native_id()})
-        select.select([0], [], [])  # not a read: strace would count it, or not
-        os.getpgid(0)
-        outcomes.append(verb())
-        os.getpgid(0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcomes[0]
 
 
 def main() -> int:

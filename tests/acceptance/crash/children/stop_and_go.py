@@ -8,24 +8,16 @@ one with what came of it.
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import select
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from traced import CLOCK, between_marks, say, stay_on_one_core
+
 from dfq import DfqError, Policy
-from dfq.ambient import SYSTEM_CLOCK
 from dfq.engines.file import FileQueue
 from dfq.lease import Lease
-from dfq.testing import FakeClock, SeededChance
-
-#: It stands still: how often a shard is read again depends on the time, and with that the
-#: number of a call.
-CLOCK = FakeClock(SYSTEM_CLOCK.wall(), SYSTEM_CLOCK.boot())
+from dfq.testing import SeededChance
 
 
 class Slow:
@@ -72,39 +64,6 @@ class Slow:
 
     def open(self) -> object:
         return FileQueue(Path(self.folder, "new"), clock=CLOCK).push(1, id="first").id
-
-
-def say(value: object) -> None:
-    os.write(1, json.dumps(value).encode() + b"\n")
-
-
-def stay_on_one_core() -> None:
-    """With several, threads share the reading of shards as it comes, and a call has another
-    number in the next run. As many threads are used as there are cores to be had."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
-
-
-def between_marks(
-    verb: Callable[[], dict[str, object]], told: dict[str, object]
-) -> dict[str, object]:
-    """Run in a thread of its own, of which strace gets hold before it is told to go: so the
-    number of a call does not depend on what went before."""
-    outcomes = []
-
-    def run() -> None:
-        # Where only parents may trace: allow anybody (PR_SET_PTRACER, PR_SET_PTRACER_ANY).
-        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
-        say({**told, "thread": threading.get_native_id()})
-        select.select([0], [], [])  # not a read: strace would count it, or not
-        os.getpgid(0)
-        outcomes.append(verb())
-        os.getpgid(0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcomes[0]
 
 
 def main() -> None:
