@@ -8,7 +8,7 @@ export PIP_QUIET := 1
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust lint format bench soak guards clean
+.PHONY: help demo demo-s3 test test-rust lint format bench soak guards clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ $(VENV)/built-$(PROFILE): $(VENV)/tools $(RUST_SOURCES)
 
 demo: $(VENV)/built-$(PROFILE) ## Push tasks into a folder and work them off
 	$(BIN)/python -m dfq demo
+
+demo-s3: $(VENV)/dev $(VENV)/built-$(PROFILE) ## The same in a bucket, on a SeaweedFS started for it
+	$(BIN)/python -m tests.servers.run seaweedfs -- $(BIN)/python -m dfq demo {url}
 
 test: $(VENV)/dev $(VENV)/built-$(PROFILE) test-rust ## Run all tests
 	$(BIN)/python -m pytest

@@ -39,11 +39,13 @@ class Plan:
     commands: int = 9
     #: At most this many tasks for a peer.
     peer_tasks: int = 2_000
+    #: In a bucket.
+    bucket_tasks: int = 500
 
 
 QUICK = Plan(
     rounds=1, tasks=3_000, deep=30_000, one_by_one=1_000, million=200_000, idle_seconds=10.0,
-    commands=3, peer_tasks=500,
+    commands=3, peer_tasks=500, bucket_tasks=150,
 )  # fmt: skip
 
 

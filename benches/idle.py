@@ -73,7 +73,7 @@ def watch(path: Path, seconds: float) -> Idle:
             time.sleep(seconds)
             switches = _switches(worker.pid) - before
             wakeups = _traced_wakeups(worker.pid, seconds)
-            status = _status(Path(f"/proc/{worker.pid}/status"))
+            seen = status(Path(f"/proc/{worker.pid}/status"))
         except OSError as error:
             worker.wait(10)
             log.seek(0)
@@ -82,8 +82,8 @@ def watch(path: Path, seconds: float) -> Idle:
             worker.send_signal(signal.SIGTERM)
             worker.wait(30)
     return Idle(
-        resident_mb=status["VmRSS"] / 1024,
-        peak_mb=status["VmHWM"] / 1024,
+        resident_mb=seen["VmRSS"] / 1024,
+        peak_mb=seen["VmHWM"] / 1024,
         wakeups=wakeups,
         switches=switches,
         poll_seconds=POLL_SECONDS,
@@ -91,7 +91,7 @@ def watch(path: Path, seconds: float) -> Idle:
     )
 
 
-def _status(path: Path) -> dict[str, int]:
+def status(path: Path) -> dict[str, int]:
     numbers = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.partition(":")
@@ -103,7 +103,7 @@ def _status(path: Path) -> dict[str, int]:
 
 def _switches(pid: int) -> int:
     return sum(
-        _status(task / "status")["voluntary_ctxt_switches"]
+        status(task / "status")["voluntary_ctxt_switches"]
         for task in Path(f"/proc/{pid}/task").iterdir()
     )
 

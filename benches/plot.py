@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benches.report import Row
+    from benches.results import Row
 
 _COLOURS = {1: "#9ecae1", 2: "#4292c6", 4: "#08519c"}
 

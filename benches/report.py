@@ -8,37 +8,22 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import statistics
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benches import figures, peers
 from benches.bare import REPOSITORY, binary
 from benches.figures import FIGURES, QUICK, Figure, Plan, machine
 from benches.filesystems import GROUNDS, Ground, NoBenchFilesystem
+from benches.results import Row, Run, load, save
 from benches.subjects import Race, race
 
 DOCS = REPOSITORY / "docs"
+NUMBERS = "figures.json"
+#: Where queues are that are in no folder.
+BUCKET = "s3"
 PROCESSES = (1, 2, 4)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One peer on one filesystem."""
-
-    name: str
-    ground: str
-    durability: str
-    note: str
-    tasks: int
-    pushes: float
-    #: Tasks per second by number of processes; None: not made for so many.
-    drains: dict[int, float | None]
-    lost: int
-    twice: int
-    failed: str
 
 
 def compare(ground: Ground, plan: Plan) -> list[Row]:
@@ -87,69 +72,73 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(plan: Plan, grounds: list[str]) -> tuple[list[Figure], list[Row], dict[str, str]]:
-    """All figures and the comparison, on each filesystem in turn."""
+def measure(name: str, plan: Plan) -> Run:
+    """All figures and the comparison, in one place."""
+    if name == BUCKET:
+        return measure_bucket(plan)
+    binary()
     found: list[Figure] = []
-    rows: list[Row] = []
-    described: dict[str, str] = {}
-    for name in grounds:
-        with GROUNDS[name]() as ground:
-            described[name] = ground.description
-            for take, where in FIGURES.items():
-                if name not in where:
-                    continue
+    with GROUNDS[name]() as ground:
+        for take, where in FIGURES.items():
+            if name in where:
                 say(f"{name}: {take.__name__.replace('_', ' ')}")
-                for figure in take(ground, plan):
-                    say(f"  {'met   ' if figure.met else 'MISSED'} {figure.what}: "
-                        f"{figure.measured}, target {figure.target}")  # fmt: skip
-                    found.append(figure)
-            rows.extend(compare(ground, plan))
-    return found, rows, described
+                found += map(told, take(ground, plan))
+        return Run(ground.description, taken(plan), found, rows=compare(ground, plan))
 
 
-def write(
-    found: list[Figure], rows: list[Row], described: dict[str, str], plan: Plan, docs: Path
-) -> None:
+def measure_bucket(plan: Plan) -> Run:
+    """The same for queues in buckets."""
+    from benches import s3_figures
+
+    found: list[Figure] = []
+    for take in s3_figures.FIGURES:
+        say(f"{BUCKET}: {take.__name__.replace('_', ' ')}")
+        found += map(told, take(plan))
+    say(f"{BUCKET}: eight workers")
+    contests = s3_figures.contests(plan)
+    return Run(s3_figures.DESCRIPTION, taken(plan), found, contests=contests)
+
+
+def told(figure: Figure) -> Figure:
+    """The figure, said as well."""
+    say(f"  {'met   ' if figure.met else 'MISSED'} {figure.what}: "
+        f"{figure.measured}, target {figure.target}")  # fmt: skip
+    return figure
+
+
+def taken(plan: Plan) -> str:
+    """When and how a run was made."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    kind = "a quick run, rough figures" if plan is QUICK else "a full run"
+    return f"{today}, {kind}, medians of {plan.rounds}; {machine()}"
+
+
+def write(runs: dict[str, Run], docs: Path) -> None:
     """docs/benchmarks.md, its plots, and the numbers as JSON beside them."""
     from benches.plot import plot_peers
 
     directory = docs / "benchmarks"
     directory.mkdir(parents=True, exist_ok=True)
     plots = []
-    for ground in described:
-        name = f"peers-{ground}.svg"
-        plot_peers([row for row in rows if row.ground == ground], ground, directory / name)
-        plots.append((ground, f"benchmarks/{name}"))
-    numbers = {
-        "machine": machine(),
-        "plan": asdict(plan),
-        "figures": [asdict(figure) for figure in found],
-        "peers": [asdict(row) for row in rows],
-    }
-    (directory / "figures.json").write_text(json.dumps(numbers, indent=1) + "\n")
-    text = page(found, rows, described, plan, plots)
-    (docs / "benchmarks.md").write_text(text)
+    for ground, run in runs.items():
+        if run.rows:
+            name = f"peers-{ground}.svg"
+            plot_peers(run.rows, ground, directory / name)
+            plots.append((ground, f"benchmarks/{name}"))
+    save(directory / NUMBERS, runs)
+    (docs / "benchmarks.md").write_text(page(runs, plots))
 
 
-def page(
-    found: list[Figure],
-    rows: list[Row],
-    described: dict[str, str],
-    plan: Plan,
-    plots: list[tuple[str, str]],
-) -> str:
+def page(runs: dict[str, Run], plots: list[tuple[str, str]]) -> str:
     """The page, in Markdown."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    kind = "a quick run: rough figures" if plan is QUICK else "a full run"
     lines = [
         "# Benchmarks",
         "",
         "Written by `make bench`; do not edit by hand. Machines differ and the same machine is",
         "not the same an hour later, so every promise is a ratio between things measured in",
-        f"turns within one run (medians of {plan.rounds}). Rates are there to show the order.",
+        "turns within one run. Rates are there to show the order.",
         "",
-        f"- Taken on {today}, {kind}: {machine()}.",
-        *(f"- `{name}` is {what}." for name, what in described.items()),
+        *(f"- `{name}` is {run.what}. Taken on {run.taken}." for name, run in runs.items()),
         "- Tasks have a payload of 300 bytes of JSON. The machine's own disk is never used:",
         "  what it is decides a file benchmark more than the program does.",
         "- The *bare loop* (`rust/dfq-core/examples/bare_loop.rs`) makes the file engine's system",
@@ -163,7 +152,7 @@ def page(
         "| what | on | measured | target | |",
         "|---|---|---|---|---|",
     ]
-    for figure in found:
+    for figure in (figure for run in runs.values() for figure in run.figures):
         mark = "met" if figure.met else "**missed**"
         cells = (figure.what, figure.ground, figure.measured, figure.target, mark)
         lines.append("| " + " | ".join(cells) + " |")
@@ -182,7 +171,11 @@ def page(
     ]
     for ground, plot in plots:
         lines += ["", f"### On {ground}", "", f"![claim + ack per second on {ground}]({plot})", ""]
-        lines += table([row for row in rows if row.ground == ground])
+        lines += table(runs[ground].rows)
+    if BUCKET in runs:
+        from benches.s3_figures import contest_lines
+
+        lines += ["", *contest_lines(runs[BUCKET].contests)]
     return "\n".join(lines) + "\n"
 
 
@@ -205,19 +198,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benches.report", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="rough figures in under 3 minutes")
     parser.add_argument("--check", action="store_true", help="end with 1 if a promise is missed")
+    places = [*GROUNDS, BUCKET]
     parser.add_argument(
-        "--only", choices=sorted(GROUNDS), action="append", help="this filesystem alone"
+        "--only", choices=places, action="append", help="this alone; the rest stays as it was"
     )
     parser.add_argument("--docs", type=Path, default=DOCS, help="where to write (default: docs/)")
     options = parser.parse_args()
     plan = QUICK if options.quick else figures.Plan()
-    binary()
+    numbers = options.docs / "benchmarks" / NUMBERS
+    runs = {name: run for name, run in load(numbers).items() if name in places}
+    measured = options.only or places
     try:
-        found, rows, described = measure(plan, options.only or list(GROUNDS))
+        for name in measured:
+            runs[name] = measure(name, plan)
     except NoBenchFilesystem as error:
         say(f"error: {error}")
         return 1
-    write(found, rows, described, plan, options.docs)
+    runs = {name: runs[name] for name in places if name in runs}
+    write(runs, options.docs)
+    found = [figure for name in measured for figure in runs[name].figures]
     missed = [figure for figure in found if not figure.met]
     say(f"wrote {options.docs / 'benchmarks.md'}; {len(missed)} of {len(found)} targets missed")
     return 1 if options.check and missed else 0
