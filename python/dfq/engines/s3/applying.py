@@ -20,8 +20,12 @@ from dfq.engines.s3.register import Register
 from dfq.store import Lost
 
 #: A task.json that reached the store so long after it was sent off came late: it may be a copy of
-#: one that was worked off meanwhile, and is looked up before it is handed out.
+#: one that was worked off meanwhile, and is looked up before anything is done with it.
 LATE_SECONDS: Final = 60.0
+#: The register keeps the end of a task for so long. Whoever creates a task.json looks at the
+#: register first and at the finished tasks then, and dates the task before that look: so a copy
+#: meets the register, or it came late.
+KEPT_SECONDS: Final = 2 * LATE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ def standing(task: TaskFile | None, lease: LeaseFile | None) -> Standing:
 def _is_void(task: TaskFile, lease: LeaseFile) -> bool:
     """An older lease: its end is in task.json already. A damaged one tells no fence."""
     return lease.fence <= task.fence and not lease.damage and bool(lease.version)
+
+
+def came_late(task: TaskFile) -> bool:
+    """Whether it took so long to reach the store that its task may have ended meanwhile."""
+    written = task.written_at
+    return written is not None and task.modified - written >= LATE_SECONDS
 
 
 def fence_of(task: TaskFile, lease: LeaseFile) -> int:
@@ -103,35 +113,27 @@ class Applying:
     def finish(self, task: TaskFile | None, lease: LeaseFile) -> bool:
         """Carry out the outcome in ``lease``; False if somebody changed something meanwhile."""
         if lease.state == "completed":
-            return task is None or self.remove_task(task)
+            return task is None or self.remove_task(task, "completed")
         if lease.state == "free":
             return True
-        if task is not None and not _is_void(task, lease):
-            if lease.state == "leased":
-                return False
-            done = self._fail(task, lease) if lease.state == "failed" else self._back(task, lease)
-            if not done:
-                return False
+        if task is not None and _is_void(task, lease):
+            return self._register.clear(lease)
+        if lease.state == "failed":
+            # The register stays for a while, as it does after a completion: it is what a copy of
+            # task.json that comes late must meet.
+            return task is None or self._fail(task, lease)
+        if task is not None and (lease.state == "leased" or not self._back(task, lease)):
+            return False
         return self._register.clear(lease)
 
-    def remove_task(self, task: TaskFile) -> bool:
-        """Delete task.json and the mark of its priority."""
-        if not self.delete(task_key(task.place), task.etag):
+    def remove_task(self, task: TaskFile, end: Literal["completed", "failed"]) -> bool:
+        """Delete task.json and the mark of its priority. A failed task may be requeued."""
+        remove = self._bucket.erase if end == "completed" else self._bucket.vacate
+        if not remove(task_key(task.place), task.etag):
             return False
         priority = task.checked.priority
         if priority != NORMAL:
             self._bucket.store.delete(lane_key(priority, task.task_id))
-        return True
-
-    def delete(self, key: str, etag: str) -> bool:
-        """Delete a version of an object; without conditional deletes, as near as one gets."""
-        bucket = self._bucket
-        if bucket.store.conditional_delete:
-            return bucket.writes.delete(key, etag)
-        found = bucket.store.read(key)
-        if found is not None and found.etag != etag:
-            return False
-        bucket.store.delete(key)
         return True
 
     def _back(self, task: TaskFile, lease: LeaseFile) -> bool:
@@ -148,7 +150,7 @@ class Applying:
         written = bucket.writes.create(key, body)
         if not written.won and not self._replace_older(key, body, fields["fence"]):
             return False
-        return self.remove_task(task)
+        return self.remove_task(task, "failed")
 
     def _replace_older(self, key: str, body: bytes, fence: int) -> bool:
         """A record of this task is there: our own, or one that a requeue left behind."""
@@ -160,6 +162,7 @@ class Applying:
         if found.body == body:
             return True
         try:
+            # The mark of an empty key has no fence.
             older = int(orjson.loads(found.body)["fence"]) < fence
         except (ValueError, TypeError, KeyError):
             older = True

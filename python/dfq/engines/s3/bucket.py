@@ -11,9 +11,10 @@ from dfq.ambient import Chance, Clock, new_id
 from dfq.engines.s3.bodies import LeaseFile, LeftAlone, TaskFile
 from dfq.engines.s3.keys import lease_key, task_key
 from dfq.engines.s3.tally import Tally
-from dfq.engines.s3.writes import Writes
+from dfq.engines.s3.vacancy import is_gone, occupy, vacate
+from dfq.engines.s3.writes import Writes, Written
 from dfq.policy import Policy
-from dfq.store import MAX_PAGE, BodyTooLarge, Store, Stored
+from dfq.store import MAX_PAGE, BodyTooLarge, Object, Store, Stored
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -65,10 +66,30 @@ class Bucket:
             self._pid = pid
         return self._session
 
+    def read(self, key: str) -> Object | None:
+        """What a key holds, unless it is empty."""
+        found = self.store.read(key)
+        return None if found is None or is_gone(found.body) else found
+
+    def occupy(self, key: str, body: bytes) -> Written:
+        """Write a key that is empty."""
+        return occupy(self.store, self.writes, key, body)
+
+    def vacate(self, key: str, etag: str) -> bool:
+        """Empty a key that may be written again; False if it holds another version."""
+        return vacate(self.store, self.writes, key, etag)
+
+    def erase(self, key: str, etag: str) -> bool:
+        """Delete what belongs to a completed task: nobody writes it again, so nothing is lost."""
+        if self.store.conditional_delete:
+            return self.writes.delete(key, etag)
+        self.store.delete(key)
+        return True
+
     def read_task(self, task_id: str, place: str) -> TaskFile | None:
         """The task.json there; raises Damaged or LeftAlone."""
         try:
-            found = self.store.read(task_key(place))
+            found = self.read(task_key(place))
         except BodyTooLarge as error:
             raise LeftAlone(f"{error}; delete it, or push something smaller") from None
         if found is None:

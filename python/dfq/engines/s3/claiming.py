@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from dfq.engines.s3.applying import LATE_SECONDS, Applying, fence_of, standing
+from dfq.engines.s3.applying import Applying, fence_of, standing
 from dfq.engines.s3.beats import GRANTED_SECONDS, Beats, taken
 from dfq.engines.s3.bodies import Damaged, LeaseFile, LeftAlone, TaskFile, error_fields, stamp
 from dfq.engines.s3.bucket import Bucket
@@ -215,6 +215,7 @@ class Claiming:
         self.view.forget(sighting.task_id)
         task = self._read(sighting, lease)
         if task is None:
+            self._leave_alone(sighting)
             self._register.clear(lease)
             return None
         if lease.fence <= task.fence:
@@ -222,6 +223,9 @@ class Claiming:
             written, lease = self._register.rewrite(lease, fence=task.fence + 1)
             if not written.won:
                 return None
+        if self._is_removed_copy(task):
+            self._register.clear(lease)
+            return None
         verdict = self._judge(task, filter)
         if verdict == "later":
             self._wary = _WARY
@@ -230,10 +234,6 @@ class Claiming:
             return None
         if verdict == "expired":
             self._expire(task, lease)
-            return None
-        if self._came_late(task) and self._looking.is_finished(task.task_id):
-            self._applying.remove_task(task)
-            self._register.clear(lease)
             return None
         held = taken(lease, task, seconds, boot, wall)
         self._beats.hold(held)
@@ -248,7 +248,7 @@ class Claiming:
             return None
         except Damaged as damage:
             if lease is not None:
-                set_aside(self._bucket, self._applying, sighting, str(damage))
+                set_aside(self._bucket, sighting, str(damage))
             return None
         if task is not None:
             self.view.remember(task)
@@ -277,9 +277,10 @@ class Claiming:
             return "later"
         return "ready"
 
-    def _came_late(self, task: TaskFile) -> bool:
-        written = task.written_at
-        return written is not None and task.modified - written >= LATE_SECONDS
+    def _is_removed_copy(self, task: TaskFile) -> bool:
+        """Remove a copy that came late of a task that has ended."""
+        end = self._looking.end_of_copied(task)
+        return end is not None and self._applying.remove_task(task, end)
 
     def _expire(self, task: TaskFile, lease: LeaseFile) -> None:
         """Nobody claimed it in time: our lease on it becomes its end."""
@@ -335,6 +336,9 @@ class Claiming:
         task = self._read(sighting, None)
         stands = standing(task, lease)
         if task is None:
+            return False
+        if stands.where != "completed" and self._is_removed_copy(task):
+            self.view.forget(sighting.task_id)
             return False
         if lease.state == "free":
             sighting.free = lease

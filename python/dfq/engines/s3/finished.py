@@ -20,17 +20,14 @@ from typing import Any, Final
 
 import orjson
 
-from dfq.engines.s3.applying import LATE_SECONDS, Applying
+from dfq.engines.s3.applying import KEPT_SECONDS
 from dfq.engines.s3.bodies import LeaseFile, dumps, stamp
 from dfq.engines.s3.bucket import Bucket
-from dfq.engines.s3.keys import COMPLETED, task_key
-from dfq.engines.s3.register import Register
+from dfq.engines.s3.keys import COMPLETED, failed_key, lease_key, task_key
 
 #: So many records go into one object, and no more bytes of them.
 FOLD_RECORDS: Final = 100
 FOLD_BYTES: Final = 4 << 20
-#: No record is folded earlier.
-FOLD_AFTER_SECONDS: Final = 2 * LATE_SECONDS
 #: The records of others are left to them for so long: they fold theirs when they sweep.
 OTHERS_SECONDS: Final = 1800.0
 #: The objects read last are kept, for records that are asked for again.
@@ -61,7 +58,7 @@ class Unfolded:
     def due(self, now: float) -> int:
         """How many are old enough; a hundred is as good as more."""
         with self._lock:
-            latest = now - FOLD_AFTER_SECONDS
+            latest = now - KEPT_SECONDS
             first = itertools.islice(self._records, FOLD_RECORDS)
             return sum(1 for _ in itertools.takewhile(lambda one: one[0] <= latest, first))
 
@@ -69,7 +66,7 @@ class Unfolded:
         """Those that are old enough; they are forgotten here."""
         taken = []
         with self._lock:
-            while self._records and self._records[0][0] <= now - FOLD_AFTER_SECONDS:
+            while self._records and self._records[0][0] <= now - KEPT_SECONDS:
                 _, lease, size = self._records.popleft()
                 self._bytes -= size
                 taken.append(lease)
@@ -79,10 +76,8 @@ class Unfolded:
 class Finished:
     """The records of completed tasks that are folded already."""
 
-    def __init__(self, bucket: Bucket, register: Register, applying: Applying) -> None:
+    def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
-        self._register = register
-        self._applying = applying
         self._lock = threading.Lock()
         # fold -> the hashes of its ids, in order
         self._index: dict[str, array[int]] = {}
@@ -172,12 +167,11 @@ class Finished:
 
     def _tidy(self, lease: LeaseFile) -> None:
         # Copies of task.json that came late have the ETags of the versions they are copies of.
-        if self._bucket.store.conditional_delete:
-            for etag in {lease.fields.get("task_etag"), lease.fields.get("first_etag")} - {None}:
-                self._bucket.writes.delete(task_key(lease.place), str(etag))
-            self._register.clear(lease)
-        else:
-            self._applying.delete(f"{lease.place}/lease.json", lease.etag)
+        for etag in {lease.fields.get("task_etag"), lease.fields.get("first_etag")} - {None}:
+            self._bucket.erase(task_key(lease.place), str(etag))
+        if lease.fields["task"].get("requeued"):
+            self._bucket.store.delete(failed_key(lease.task_id))
+        self._bucket.erase(lease_key(lease.place), lease.etag)
 
     def _name(self, now: float, count: int) -> str:
         bucket = self._bucket

@@ -33,6 +33,7 @@ _PENDING_KEY = re.compile(
     r"/(task|lease)\.json",
     re.ASCII,
 )
+_FAILED_KEY = re.compile(r"failed/[0-9a-f]{2}/([A-Za-z0-9_-][A-Za-z0-9._-]*)\.json", re.ASCII)
 _LANE_KEY = re.compile(r"lanes/(\d{5})/([A-Za-z0-9_-][A-Za-z0-9._-]*)", re.ASCII)
 
 
@@ -67,6 +68,12 @@ def lease_key(place: str) -> str:
 def failed_key(task_id: str) -> str:
     """The task, once it failed for good."""
     return f"failed/{shard_of(task_id)}/{task_id}.json"
+
+
+def failed_id(key: str) -> str:
+    """The task whose failure is recorded there; empty if it is none of ours."""
+    match = _FAILED_KEY.fullmatch(key)
+    return match[1] if match is not None and failed_key(match[1]) == key else ""
 
 
 def beat_key(session: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import orjson
 
-from dfq.engines.s3.applying import Standing, standing
+from dfq.engines.s3.applying import Standing, came_late, standing
 from dfq.engines.s3.beats import Beats
 from dfq.engines.s3.bodies import (
     Damaged,
@@ -49,6 +49,13 @@ class Census:
     #: Tasks that are not for this dfq, and why.
     left_alone: dict[str, str] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+
+    def is_waiting(self, task_id: str) -> bool:
+        """Whether there is a task that is not finished."""
+        stands = self.standings.get(task_id)
+        if stands is None:
+            return task_id in self.sightings
+        return stands.where in ("pending", "leased")
 
 
 @dataclass(frozen=True)
@@ -98,18 +105,19 @@ class Looking:
                 return self._failed_record(*_as_failed(stands))
             if stands.where != "nowhere":
                 return self.record(stands)
-            failed = self.failed(task_id)
-            if failed is not None:
-                return self._failed_record(failed.task, failed.holder, failed.finished_at)
+            # A record in failed/ may be a copy that came late; one of a completion is the end.
             record = self._finished.find(task_id)
             if record is not None:
                 return self.completed_record(record)
+            failed = self.failed(task_id)
+            if failed is not None:
+                return self._failed_record(failed.task, failed.holder, failed.finished_at)
         return None
 
     def failed(self, task_id: str) -> FailedFile | None:
         """The record of a failed task, or None."""
         try:
-            found = self._bucket.store.read(failed_key(task_id))
+            found = self._bucket.read(failed_key(task_id))
             if found is None:
                 return None
             return _read_failed(task_id, found.body, found.etag, found.modified)
@@ -132,9 +140,11 @@ class Looking:
             return "completed"
         if stands.where in ("pending", "leased"):
             return "pending"
-        if stands.where == "failed" or self._bucket.store.read(failed_key(task_id)) is not None:
+        if stands.where == "failed":
             return "failed"
-        return "unknown" if self._finished.find(task_id) is None else "completed"
+        if self._finished.find(task_id) is not None:
+            return "completed"
+        return "unknown" if self._bucket.read(failed_key(task_id)) is None else "failed"
 
     def is_completed(self, task_id: str) -> bool:
         """Whether a dependency is met."""
@@ -143,16 +153,15 @@ class Looking:
             return lease.state == "completed"
         return self._finished.find(task_id) is not None
 
-    def is_finished(self, task_id: str) -> bool:
-        """Whether a task was worked off before, or failed: then what is pending is a late copy."""
-        if self._finished.find(task_id) is not None:
-            return True
-        failed = self.failed(task_id)
-        return failed is not None and not self._was_requeued(task_id, failed)
-
-    def _was_requeued(self, task_id: str, failed: FailedFile) -> bool:
-        task = self._bucket.read_task(task_id, home(task_id))
-        return task is not None and task.fence >= failed.fence
+    def end_of_copied(self, task: TaskFile) -> Literal["completed", "failed"] | None:
+        """How the task ended that this is a late copy of; None if it is the task itself."""
+        if not came_late(task):
+            return None
+        if self._finished.find(task.task_id) is not None:
+            return "completed"
+        failed = self.readable_failed(task.task_id)
+        # A requeue goes on with the fence that the task had when it failed.
+        return "failed" if failed is not None and task.fence < failed.fence else None
 
     # Records
 

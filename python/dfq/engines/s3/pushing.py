@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dfq.engines.base import circle
-from dfq.engines.s3.applying import Applying, standing
-from dfq.engines.s3.bodies import NORMAL, Damaged, LeftAlone, new_task_body
+from dfq.engines.s3.bodies import NORMAL, Damaged, LeaseFile, LeftAlone, new_task_body
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.keys import failed_key, home, lane_key, task_key
@@ -22,11 +21,8 @@ _LIST_FROM = 20
 class Pushing:
     """The pushes of one handle."""
 
-    def __init__(
-        self, bucket: Bucket, applying: Applying, looking: Looking, finished: Finished
-    ) -> None:
+    def __init__(self, bucket: Bucket, looking: Looking, finished: Finished) -> None:
         self._bucket = bucket
-        self._applying = applying
         self._looking = looking
         self._finished = finished
 
@@ -56,16 +52,21 @@ class Pushing:
         """Which of these ids are finished, and how: what a new task.json would not meet."""
         if not ids:
             return {}
-        known = dict.fromkeys(self._finished.known(ids), "completed")
+        # First where the end of a task is kept at first, then where it goes from there.
+        leases = self._bucket.map(lambda one: self._bucket.read_lease(one, home(one)), ids)
+        ended = {lease.task_id for lease in leases if lease is not None and _is_end(lease)}
+        known = dict.fromkeys(ended | self._finished.known(ids), "completed")
         if len(ids) >= _LIST_FROM:
             failed = self._looking.failed_ids()
             known |= {task_id: "failed" for task_id in ids if task_id in failed}
         else:
             for task_id in ids:
-                if task_id not in known and self._bucket.store.read(failed_key(task_id)):
+                if task_id not in known and self._bucket.read(failed_key(task_id)):
                     known[task_id] = "failed"
         # A requeue that was cut short left both; then the task is pending.
-        return {task_id: self._state(task_id) for task_id in known}
+        states = {task_id: self._state(task_id) for task_id in known}
+        # Nothing is left of what was purged.
+        return {task_id: state for task_id, state in states.items() if state != "unknown"}
 
     def _store(self, new: NewTask) -> str | None:
         """Store one task; the state of what was there already, or None."""
@@ -74,7 +75,7 @@ class Pushing:
         if new.priority != NORMAL:
             bucket.store.put(lane_key(new.priority, new.id), b"")
         body = new_task_body(new, bucket.writes.nonce())
-        written = bucket.writes.create(task_key(place), body)
+        written = bucket.occupy(task_key(place), body)
         if written.end == "lost":
             return self._state(new.id)
         if written.end == "vanished":
@@ -89,10 +90,11 @@ class Pushing:
     def _undo_if_finished(self, new: NewTask, etag: str) -> str | None:
         """The task of this id may have been finished between our look and our write."""
         lease = self._bucket.read_lease(new.id, home(new.id))
-        if lease is None or standing(None, lease).where != "completed":
+        if lease is None or not _is_end(lease):
             return None
-        self._applying.delete(task_key(home(new.id)), etag)
-        return "completed"
+        remove = self._bucket.erase if lease.state == "completed" else self._bucket.vacate
+        remove(task_key(home(new.id)), etag)
+        return lease.state
 
     def _state(self, task_id: str) -> str:
         record = self._looking.get(task_id)
@@ -113,7 +115,7 @@ class Pushing:
                 raise DependencyCycle(path)
 
     def _is_there(self, task_id: str) -> bool:
-        return self._bucket.store.read(task_key(home(task_id))) is not None
+        return self._bucket.read(task_key(home(task_id))) is not None
 
     def _path_back(
         self,
@@ -147,3 +149,7 @@ class Pushing:
         if task is None:
             return ()
         return tuple(d for d in task.checked.depends_on if not self._looking.is_completed(d))
+
+
+def _is_end(lease: LeaseFile) -> bool:
+    return lease.state in ("completed", "failed")

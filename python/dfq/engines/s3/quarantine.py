@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 
-from dfq.engines.s3.applying import Applying
 from dfq.engines.s3.bodies import dumps, stamp
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.keys import QUARANTINE, task_key
 from dfq.engines.s3.view import Sighting
 
 
-def set_aside(bucket: Bucket, applying: Applying, sighting: Sighting, reason: str) -> bool:
+def set_aside(bucket: Bucket, sighting: Sighting, reason: str) -> bool:
     """Move the task.json of a task that we hold to ``quarantine/``, byte by byte."""
     key = task_key(sighting.place)
-    found = bucket.store.read(key)
+    found = bucket.read(key)
     if found is None:
         return False
     body = dumps(
@@ -30,4 +29,4 @@ def set_aside(bucket: Bucket, applying: Applying, sighting: Sighting, reason: st
     # Named after what it holds: setting the same aside twice makes one.
     name = f"{QUARANTINE}{sighting.task_id}-{found.etag[:16]}.json"
     bucket.writes.create(name, body)
-    return applying.delete(key, found.etag)
+    return bucket.vacate(key, found.etag)

@@ -82,9 +82,9 @@ class S3Queue(EngineQueue):
         register = Register(bucket)
         applying = Applying(bucket, register)
         self._beats = Beats(bucket)
-        self._finished = Finished(bucket, register, applying)
+        self._finished = Finished(bucket)
         self._looking = Looking(bucket, self._beats, self._finished)
-        self._pushing = Pushing(bucket, applying, self._looking, self._finished)
+        self._pushing = Pushing(bucket, self._looking, self._finished)
         self._settling = Settling(
             bucket, register, applying, self._beats, self._looking, self._finished
         )

@@ -119,7 +119,10 @@ class Settling:
         """Keep a value in the lease; it moves to the task when the lease ends."""
         held = self._held(lease)
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
-        held, written = self._commit(held, state="leased", saved={"value": state})
+        # The write is a sign of life, and counts for as long as the last one did.
+        held, written = self._commit(
+            held, state="leased", seconds=held.seconds, saved={"value": state}
+        )
         self._beats.hold(rewritten(held, written, held.seconds, boot, wall))
 
     def heartbeat(self, leases: Sequence[Lease], seconds: float) -> list[Lease | DfqError]:

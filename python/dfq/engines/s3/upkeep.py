@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dfq.engines.base import not_requeued
-from dfq.engines.s3.applying import Applying, Standing
+from dfq.engines.s3.applying import KEPT_SECONDS, Applying, Standing
 from dfq.engines.s3.beats import GRANTED_SECONDS
 from dfq.engines.s3.bodies import (
     NORMAL,
@@ -18,10 +19,12 @@ from dfq.engines.s3.bodies import (
 )
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.claiming import VOID_SECONDS, Claiming
-from dfq.engines.s3.finished import FOLD_AFTER_SECONDS, OTHERS_SECONDS, Finished
+from dfq.engines.s3.finished import OTHERS_SECONDS, Finished
 from dfq.engines.s3.keys import (
+    FAILED,
     LANES,
     WORKERS,
+    failed_id,
     failed_key,
     home,
     lane_key,
@@ -35,6 +38,7 @@ from dfq.engines.s3.register import Register
 from dfq.engines.s3.view import Sighting
 from dfq.errors import QueueBusy, TaskNotFound, WrongState
 from dfq.record import State, SweepReport
+from dfq.store import Stored
 from dfq.task import ErrorKind, TaskError
 
 #: What a crash may leave behind (a mark without its task, the beat of a dead process) is deleted
@@ -61,6 +65,8 @@ class Upkeep:
         self._looking = looking
         self._finished = finished
         self._claiming = claiming
+        # The records of failures that a sweep has looked at.
+        self._failures_seen: dict[str, Stored] = {}
 
     # Sweeping
 
@@ -113,7 +119,7 @@ class Upkeep:
         except LeftAlone:
             done = False
         except ValueError as damage:
-            done = set_aside(self._bucket, self._applying, sighting, str(damage))
+            done = set_aside(self._bucket, sighting, str(damage))
         else:
             done = False
         self._register.clear(lease)
@@ -128,25 +134,26 @@ class Upkeep:
             if lease is None or census.sightings[task_id].task is not None:
                 continue
             ours = lease.session == self._bucket.session
-            if now - lease.modified >= (FOLD_AFTER_SECONDS if ours else OTHERS_SECONDS):
+            if now - lease.modified >= (KEPT_SECONDS if ours else OTHERS_SECONDS):
                 old.append(lease)
         return self._finished.fold(old)
 
     def _clear_litter(self, census: Census) -> int:
         """Delete leases without a task, marks without a task, and beats of the dead."""
         now = self._bucket.clock.wall()
-        removed = 0
+        failures = {one.key: one for one in self._bucket.list_all(FAILED)}
+        removed = self._clear_late_failures(census, failures)
         for stands in census.standings.values():
             lease = stands.leftover if stands.where == "nowhere" else None
             if lease is None or lease.too_new:
                 continue
-            alive = max(lease.seconds(self._bucket.policy), VOID_SECONDS) + GRANTED_SECONDS
-            if now - lease.modified >= alive:
-                removed += self._register.clear(lease)
+            alive = max(lease.seconds(self._bucket.policy), VOID_SECONDS, KEPT_SECONDS)
+            if now - lease.modified >= alive + GRANTED_SECONDS:
+                removed += self._let_go(lease, now, failed_key(lease.task_id) in failures)
         litter = []
         for stored in self._bucket.list_all(LANES):
             lane = read_lane(stored.key)
-            if lane is None or lane[1] in census.sightings:
+            if lane is None or census.is_waiting(lane[1]):
                 continue
             if now - stored.modified >= LITTER_SECONDS:
                 litter.append(stored.key)
@@ -157,6 +164,44 @@ class Upkeep:
         ]
         self._bucket.store.delete_many(litter)
         return removed + len(litter)
+
+    def _let_go(self, lease: LeaseFile, now: float, may_be_requeued: bool) -> bool:
+        """Delete a lease without a task.
+
+        A store that can't delete on a condition keeps it while the task may come back, and a day
+        longer.
+        """
+        store = self._bucket.store
+        if store.conditional_delete:
+            return self._register.clear(lease)
+        if may_be_requeued or (lease.state == "free" and now - lease.modified < LITTER_SECONDS):
+            return False
+        if lease.state == "free":
+            store.delete_many([task_key(lease.place), lease_key(lease.place)])
+            return True
+        return self._register.clear(lease)
+
+    def _clear_late_failures(self, census: Census, stored: dict[str, Stored]) -> int:
+        """Delete records of failures that arrived when their task was requeued, or completed.
+
+        Each is looked at once: a copy that comes late is another object to this.
+        """
+        fresh = {key for key, one in stored.items() if self._failures_seen.get(key) != one}
+        self._failures_seen = stored
+        ids = {failed_id(key) for key in fresh} - {""}
+        completed = self._finished.known(sorted(ids))
+        removed = 0
+        for task_id in ids:
+            stands = census.standings.get(task_id)
+            if task_id in completed or (stands is not None and stands.where == "completed"):
+                key = failed_key(task_id)
+                removed += self._bucket.erase(key, stored[key].etag)
+            elif stands is not None and stands.where in ("pending", "leased"):
+                failed = self._looking.readable_failed(task_id)
+                assert stands.task is not None
+                if failed is not None and failed.fence <= stands.task.fence:
+                    removed += self._bucket.vacate(failed_key(task_id), failed.etag)
+        return removed
 
     def _drop_old(self) -> int:
         policy = self._bucket.policy
@@ -201,6 +246,10 @@ class Upkeep:
         """End a pending task, whoever holds it; False if somebody was faster."""
         task, lease = stands.task, stands.lease
         assert task is not None
+        end = self._looking.end_of_copied(task)
+        if end is not None:
+            self._applying.remove_task(task, end)
+            return False
         now = self._bucket.clock.wall()
         held = stands.where == "leased" and lease is not None
         attempts = task.checked.attempts + held
@@ -260,6 +309,7 @@ class Upkeep:
 
     def requeue(self, task_id: str) -> None:
         """Give a failed task its attempts back; its history and fence stay."""
+        written_at = self._bucket.clock.wall()
         stands = self._looking.standing_of(task_id)
         if stands.where == "failed" and stands.leftover is not None:
             task = self._bucket.read_task(task_id, home(task_id))
@@ -275,19 +325,20 @@ class Upkeep:
                 )
             if failed is not None and record.state in ("ready", "delayed", "blocked"):
                 # A requeue was cut short: the task is pending, the record is what it left.
-                self._applying.delete(failed_key(task_id), failed.etag)
+                self._bucket.vacate(failed_key(task_id), failed.etag)
             raise WrongState(not_requeued(task_id, record.state))
         if self._finished.find(task_id) is not None:
             # The record came late: the task was requeued and completed since.
-            self._applying.delete(failed_key(task_id), failed.etag)
+            self._bucket.erase(failed_key(task_id), failed.etag)
             raise WrongState(not_requeued(task_id, "completed"))
         now = self._bucket.clock.wall()
         expires_at = failed.task.checked.expires_at
         lives = expires_at is None or expires_at > now
         body = failed.task.body(
             self._bucket.writes.nonce(),
-            now,
+            written_at,
             fence=max(failed.fence, failed.task.fence),
+            requeued=True,
             attempts=None,
             not_before=None,
             # Its time was up; asked for again, it gets to run.
@@ -296,9 +347,9 @@ class Upkeep:
         priority = failed.task.checked.priority
         if priority != NORMAL:
             self._bucket.store.put(lane_key(priority, task_id), b"")
-        if not self._bucket.writes.create(task_key(home(task_id)), body).won:
+        if not self._bucket.occupy(task_key(home(task_id)), body).won:
             raise WrongState(not_requeued(task_id, "pending"))
-        self._applying.delete(failed_key(task_id), failed.etag)
+        self._bucket.vacate(failed_key(task_id), failed.etag)
 
     # Purging
 
@@ -314,6 +365,7 @@ class Upkeep:
         failed = self._looking.failed_ids() if state in (None, "failed") else {}
         for task_id, stands in census.standings.items():
             if stands.where == "nowhere":
+                self._forget_failure(stands, failed, is_old)
                 continue
             failed.pop(task_id, None)
             if stands.where == "failed":
@@ -327,20 +379,31 @@ class Upkeep:
         for task_id in failed:
             found = self._looking.readable_failed(task_id)
             if found is not None and is_old(found.finished_at):
-                removed += self._applying.delete(failed_key(task_id), found.etag)
+                removed += self._bucket.vacate(failed_key(task_id), found.etag)
         if state in (None, "completed"):
             removed += self._finished.remove(lambda one: is_old(seconds_of(one["finished_at"])))
         return removed
 
+    def _forget_failure(
+        self, stands: Standing, failed: Mapping[str, str], is_old: Callable[[float], bool]
+    ) -> None:
+        """Let go of the register of a failed task whose record goes as well."""
+        lease = stands.leftover
+        if lease is None or lease.state != "failed" or lease.task_id not in failed:
+            return
+        if is_old(seconds_of(lease.fields.get("finished_at", lease.modified))):
+            self._register.clear(lease)
+
     def _delete(self, sighting: Sighting) -> bool:
         """Delete a task under ``pending/``, the task first: a lease without one is litter."""
-        for key, stored in (
-            (task_key(sighting.place), sighting.task),
-            (lease_key(sighting.place), sighting.lease),
-        ):
-            if stored is not None and not self._applying.delete(key, stored.etag):
-                return False
-        return True
+        task, lease = sighting.task, sighting.lease
+        if task is not None and not self._bucket.vacate(task_key(sighting.place), task.etag):
+            return False
+        if lease is None:
+            return True
+        return self._register.clear(
+            LeaseFile(sighting.task_id, sighting.place, {}, lease.etag, lease.modified)
+        )
 
 
 def _since(stands: Standing) -> float:
