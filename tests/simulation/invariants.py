@@ -82,9 +82,9 @@ class Invariants:
             return
         parts = rest.split("/")
         task = self.of(parts[1].removesuffix(".json"))
-        if body is None and self.cause().startswith("purge"):
-            task.purged = True
         new = None if body is None or is_gone(body) else read_body(body)
+        if new is None and self.cause().startswith("purge"):
+            task.purged = True
         if area == "failed":
             task.failed = new
             task.check_present()

@@ -78,10 +78,15 @@ class TaskTruth:
         old, self.task = self.task, new
         if old is None and new is not None and new["nonce"] not in self.created:
             self.created.add(new["nonce"])
-            if cause.startswith("requeue"):
+            if cause.startswith("requeue") and not self._is_overtaken(new):
                 self.attempts, self.ended = 0, ""
         if new is None:
             self.check_present()
+
+    def _is_overtaken(self, new: dict[str, Any]) -> bool:
+        """It failed once more since this requeue looked: that end counts for it as well."""
+        ends = [self.failed, self.register if self.ended == "failed" else None]
+        return any(end is not None and end["fence"] > new["fence"] for end in ends)
 
     def check_present(self) -> None:
         """Invariant 1."""
@@ -118,7 +123,7 @@ class TaskTruth:
 
     def _outcome(self, old: dict[str, Any] | None, new: dict[str, Any]) -> None:
         lease_id, state = new["lease_id"], new["state"]
-        if self.is_void(new) and state != "completed":
+        if self.is_void(new) and (state != "completed" or self.task is not None):
             # Neither the engine nor we give anything on it.
             return
         if old is not None and old["state"] not in ("leased", "free"):

@@ -41,7 +41,7 @@ class Standing:
 
 def standing(task: TaskFile | None, lease: LeaseFile | None) -> Standing:
     """How a task stands."""
-    if lease is not None and lease.state == "completed":
+    if lease is not None and lease.state == "completed" and not is_void(task, lease):
         return Standing("completed", task, lease)
     if task is None:
         # The outcome "failed" deletes task.json only once the record is there.
@@ -50,7 +50,7 @@ def standing(task: TaskFile | None, lease: LeaseFile | None) -> Standing:
         return Standing("pending", task)
     if lease.too_new:
         return Standing("leased", task, lease)
-    if _is_void(task, lease):
+    if is_void(task, lease):
         return Standing("pending", task, leftover=lease)
     if lease.state == "leased":
         return Standing("leased", task, lease)
@@ -58,9 +58,14 @@ def standing(task: TaskFile | None, lease: LeaseFile | None) -> Standing:
     return Standing(where, ended(task, lease), lease, leftover=lease)
 
 
-def _is_void(task: TaskFile, lease: LeaseFile) -> bool:
-    """An older lease: its end is in task.json already. A damaged one tells no fence."""
-    return lease.fence <= task.fence and not lease.damage and bool(lease.version)
+def is_void(task: TaskFile | None, lease: LeaseFile) -> bool:
+    """An older lease: its end is in task.json already. A damaged one tells no fence.
+
+    A copy of its creation that comes late may bring it back, and its holder may write it then.
+    """
+    if task is None or lease.damage or not lease.version:
+        return False
+    return lease.fence <= task.fence
 
 
 def came_late(task: TaskFile) -> bool:
@@ -112,12 +117,12 @@ class Applying:
 
     def finish(self, task: TaskFile | None, lease: LeaseFile) -> bool:
         """Carry out the outcome in ``lease``; False if somebody changed something meanwhile."""
-        if lease.state == "completed":
-            return task is None or self.remove_task(task, "completed")
         if lease.state == "free":
             return True
-        if task is not None and _is_void(task, lease):
+        if is_void(task, lease):
             return self._register.clear(lease)
+        if lease.state == "completed":
+            return task is None or self.remove_task(task, "completed")
         if lease.state == "failed":
             # The register stays for a while, as it does after a completion: it is what a copy of
             # task.json that comes late must meet.

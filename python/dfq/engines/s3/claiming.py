@@ -359,7 +359,10 @@ class Claiming:
     def _again(self, sighting: Sighting) -> bool:
         sighting.task = None
         if not self._bucket.store.conditional_delete:
-            sighting.free = self._bucket.read_lease(sighting.task_id, sighting.place)
+            found = self._bucket.read_lease(sighting.task_id, sighting.place)
+            if found is not None and found.state != "free":
+                return False
+            sighting.free = found
         self.view.offer(sighting)
         return True
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from dfq.engines.s3.applying import Applying
+from dfq.engines.s3.applying import Applying, is_void
 from dfq.engines.s3.beats import Beats, Held, rewritten, taken
 from dfq.engines.s3.bodies import LeaseFile, TaskFile, error_fields, stamp
 from dfq.engines.s3.bucket import Bucket
@@ -71,7 +71,8 @@ class Settling:
             task_etag=held.task.etag,
             first_etag=held.task.fields.get("first_etag"),
         )
-        self._carry_out(done.task, ended_lease)
+        if self._carry_out(done.task, ended_lease) is False:
+            self._refuse_void(ended_lease)
         self._note_completed(ended_lease, now, size)
 
     def nack(self, lease: Lease, message: str, kind: ErrorKind, delay_seconds: float) -> Outcome:
@@ -238,12 +239,25 @@ class Settling:
         errors = [error for error in record.task.errors if error.fence == held.lease.fence]
         return wanted.error is not None and wanted.error in errors
 
-    def _carry_out(self, task: TaskFile, lease: LeaseFile) -> None:
-        """The outcome is safe: if the store fails now, anybody makes it so later."""
+    def _carry_out(self, task: TaskFile, lease: LeaseFile) -> bool | None:
+        """The outcome is safe: if the store fails now, anybody makes it so later.
+
+        False: somebody changed the task meanwhile.
+        """
         try:
-            self._applying.finish(task, lease)
+            return self._applying.finish(task, lease)
         except (QueueUnavailable, QueueBusy):
-            return
+            return None
+
+    def _refuse_void(self, lease: LeaseFile) -> None:
+        """Take back a completion under a lease that had ended, and that a late copy brought back.
+
+        Nobody has seen it as completed: a newer task.json makes it void.
+        """
+        task = self._bucket.read_task(lease.task_id, lease.place)
+        if is_void(task, lease):
+            self._register.clear(lease)
+            raise self._why_lost(lease, None)
 
     def _error(self, held: Held, kind: ErrorKind, message: str) -> TaskError:
         return TaskError(
