@@ -83,7 +83,7 @@ class Invariants:
         parts = rest.split("/")
         task = self.of(parts[1].removesuffix(".json"))
         new = None if body is None or is_gone(body) else read_body(body)
-        if new is None and self.cause().startswith("purge"):
+        if (new is None or new.get("state") == "free") and self.cause().startswith("purge"):
             task.purged = True
         if area == "failed":
             task.failed = new

@@ -95,6 +95,10 @@ class Beats:
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
         alive = [one for one in held if boot < one.certain_until]
         late = [one for one in held if boot >= one.certain_until]
+        for one in alive:
+            # A sign that counts for less time than the last one may be seen before its answer is.
+            if boot + seconds < one.certain_until:
+                one.signed_boot, one.signed_wall, one.seconds = boot, wall, seconds
         if alive:
             self._write(boot, {one.lease.lease_id: seconds for one in alive})
         answered = self._bucket.clock.boot()
