@@ -178,8 +178,9 @@ class Beats:
         beat = None if lease.session is None else self._read(lease.session)
         if beat is not None and lease.lease_id in beat.leases:
             age, counts = beat.leases[lease.lease_id]
-            if beat.modified - age >= since:
-                return beat.modified - age, counts
+            sign = beat.modified - age
+            if sign >= since or (lease.is_aside and sign + counts > since + seconds):
+                return sign, counts
         return since, seconds
 
     def usage(self) -> list[Usage]:

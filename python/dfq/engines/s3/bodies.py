@@ -337,6 +337,11 @@ class LeaseFile:
         return self.fields.get("session")
 
     @property
+    def is_aside(self) -> bool:
+        """Whether another process wrote it last: it tells nothing of its holder's signs of life."""
+        return bool(self.fields.get("aside"))
+
+    @property
     def error(self) -> TaskError | None:
         """What went wrong, if it ended so."""
         fields = self.fields.get("error")
