@@ -4,6 +4,9 @@ A lease is over when the store's clock says that its last sign of life is too lo
 sign is the later of two: when lease.json was written, and when the beat of its process was that
 names it. Times of objects are in whole seconds, so a second is granted.
 
+What another process writes for the holder (a state, a heartbeat) is marked as written aside. It tells
+nothing of the holder's own signs, so the one counts then that is over last.
+
 A beat can't be compared and swapped with a lease, so it only prolongs leases that are certainly
 alive when it arrives: if the answer comes within the time that the sign before it bought, nobody
 can have judged the lease as over meanwhile. A holder that comes too late for that writes
@@ -78,9 +81,12 @@ class Beats:
             self._held[held.lease.lease_id] = held
 
     def get(self, lease_id: str) -> Held | None:
-        """What is known of a lease, if this process took it."""
+        """What is known of a lease, if this process took it. A forked child is another."""
         with self._lock:
-            return self._held.get(lease_id)
+            held = self._held.get(lease_id)
+        if held is None or held.lease.session != self._bucket.session:
+            return None
+        return held
 
     def forget(self, lease_id: str) -> None:
         """A lease ended."""
@@ -179,7 +185,10 @@ class Beats:
         if beat is not None and lease.lease_id in beat.leases:
             age, counts = beat.leases[lease.lease_id]
             sign = beat.modified - age
-            if sign >= since or (lease.is_aside and sign + counts > since + seconds):
+            is_later = sign >= since
+            if lease.aside_seconds is not None:
+                is_later = sign + counts > since + seconds
+            if is_later:
                 return sign, counts
         return since, seconds
 

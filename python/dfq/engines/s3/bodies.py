@@ -287,6 +287,7 @@ class LeaseFile:
             if fields.get("state", "leased") not in _STATES:
                 raise Damaged(f"the state {fields['state']!r} is unknown")
             int(fields.get("fence", 0)), float(fields.get("seconds", 1))
+            float(fields.get("aside", 0.0))
             if made.state in ("completed", "failed", "back"):
                 _error = fields.get("error")
                 if _error is not None:
@@ -337,9 +338,13 @@ class LeaseFile:
         return self.fields.get("session")
 
     @property
-    def is_aside(self) -> bool:
-        """Whether another process wrote it last: it tells nothing of its holder's signs of life."""
-        return bool(self.fields.get("aside"))
+    def aside_seconds(self) -> float | None:
+        """How long a sign of life counts that another process gave for the holder, if one did.
+
+        What such a process writes tells nothing of the holder's own signs.
+        """
+        value = self.fields.get("aside")
+        return None if value is None else float(value)
 
     @property
     def error(self) -> TaskError | None:
@@ -348,8 +353,9 @@ class LeaseFile:
         return None if fields is None else _error_from(fields)
 
     def seconds(self, policy: Policy) -> float:
-        """How long it lives after a sign of life."""
-        return float(self.fields.get("seconds", policy.lease_seconds))
+        """How long it lives after it was written."""
+        seconds = float(self.fields.get("seconds", policy.lease_seconds))
+        return max(seconds, self.aside_seconds or 0.0)
 
     def lease(self, task: Task, attempt: int, *, renewed: tuple[float, float] | None) -> Lease:
         """As the value that callers hold; ``renewed``: the last sign of life, and for how long."""

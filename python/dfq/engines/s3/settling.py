@@ -122,7 +122,8 @@ class Settling:
         saved = {"value": state}
         if self._beats.get(lease.lease_id) is None:
             # How long the holder's signs of life count is not ours to say.
-            self._commit(held, state="leased", aside=True, saved=saved)
+            aside = held.lease.aside_seconds or 0.0
+            self._commit(held, state="leased", aside=aside, saved=saved)
             return
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
         # The write is a sign of life, and counts for as long as the last one did.
@@ -163,13 +164,12 @@ class Settling:
         """The beat came too late, or another process took the lease: lease.json itself decides."""
         held = self._held(lease)
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        if self._beats.get(lease.lease_id) is None:
+            # The signs of life of its holder go on counting, beside this one.
+            held, written = self._commit(held, state="leased", aside=seconds)
+            return rewritten(held, written, seconds, boot, wall)
         held, written = self._commit(
-            held,
-            state="leased",
-            session=self._bucket.session,
-            aside=None,
-            seconds=seconds,
-            heartbeat_at=stamp(wall),
+            held, state="leased", aside=None, seconds=seconds, heartbeat_at=stamp(wall)
         )
         renewed = rewritten(held, written, seconds, boot, wall)
         self._beats.hold(renewed)
