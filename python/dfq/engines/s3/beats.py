@@ -4,8 +4,8 @@ A lease is over when the store's clock says that its last sign of life is too lo
 sign is the later of two: when lease.json was written, and when the beat of its process was that
 names it. Times of objects are in whole seconds, so a second is granted.
 
-What another process writes for the holder (a state, a heartbeat) is marked as written aside. It tells
-nothing of the holder's own signs, so the one counts then that is over last.
+What another process writes for the holder (a state, a heartbeat) is marked as written aside. It
+tells nothing of the holder's own signs, so the one counts then that is over last.
 
 A beat can't be compared and swapped with a lease, so it only prolongs leases that are certainly
 alive when it arrives: if the answer comes within the time that the sign before it bought, nobody
