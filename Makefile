@@ -8,7 +8,7 @@ export PIP_QUIET := 1
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-s3 test test-rust lint format bench soak guards clean
+.PHONY: help demo demo-s3 test test-rust lint format bench soak simulate guards clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench: $(VENV)/dev ## Measure, and write docs/benchmarks.md (as root: it mounts 
 
 soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a long time
 	DFQ_KILLS=5000 $(BIN)/python -m pytest tests/acceptance/crash/test_kill_at_random.py --timeout=7200
+
+simulate: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Run 100,000 seeds of the simulation of a bucket
+	$(BIN)/python -m tests.simulation.seeds --count 100000
 
 guards: $(VENV)/dev ## Take each guard out once, and see a test go red
 	$(BIN)/python tests/guards/run.py

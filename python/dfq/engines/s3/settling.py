@@ -267,7 +267,8 @@ class Settling:
         task = self._bucket.read_task(lease.task_id, lease.place)
         if is_void(task, lease):
             self._register.clear(lease)
-            raise self._why_lost(lease, None)
+            # Somebody may hold it by now, under a newer lease.
+            raise self._why_lost(lease, self._bucket.read_lease(lease.task_id, lease.place))
 
     def _is_certain(self, held: Held) -> bool:
         """Whether nobody can have ended a lease for silence."""
