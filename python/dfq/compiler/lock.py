@@ -75,14 +75,7 @@ class Lock:
             etag, self._etag = self._etag, ""
             if self.lost or not etag:
                 return
-            store = self._site.store
-            if store.conditional_delete:
-                self._site.writes.delete(self._key, etag)
-                return
-            # Between these two it may become another's, who then merely has no lock.
-            found = store.read(self._key)
-            if found is not None and found.etag == etag:
-                store.delete(self._key)
+            _delete(self._site, self._key, etag)
 
 
 def acquire(site: Site, shard: str, *, seen: bool = False) -> Lock | None:
@@ -119,6 +112,26 @@ def _end_of(found: Object) -> float:
     if ends is None:
         return found.modified + LOCK_SECONDS
     return min(ends, found.modified + _LONGEST_SECONDS)
+
+
+def sweep(site: Site, shard: str) -> bool:
+    """Delete a lock that is over, for a shard that nobody has anything to do with; whether."""
+    found = site.store.read(lock_key(shard))
+    if found is None or not is_over(found, site.wall()):
+        return False
+    _delete(site, lock_key(shard), found.etag)
+    return True
+
+
+def _delete(site: Site, key: str, etag: str) -> None:
+    """Delete this version of a lock."""
+    if site.store.conditional_delete:
+        site.writes.delete(key, etag)
+        return
+    # Between these two it may become another's, who then merely has no lock.
+    found = site.store.read(key)
+    if found is not None and found.etag == etag:
+        site.store.delete(key)
 
 
 class Keeper:

@@ -17,11 +17,13 @@ from dfq.compiler.compiling import Compiled, SchemaGrew, Work, compile_shard
 from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import MAX_BYTES, MAX_FILES, bounded
 from dfq.compiler.listing import MAX_LISTED, Listing, list_index
-from dfq.compiler.lock import LOCK_SECONDS, Keeper
+from dfq.compiler.lock import LOCK_SECONDS, Keeper, sweep
 from dfq.compiler.manifest import entry_of, update
+from dfq.compiler.paths import kind_of
 from dfq.compiler.refile import refile_flat
 from dfq.compiler.reports import SETTLED, CompileReport, Plan
 from dfq.compiler.site import Site
+from dfq.store import Stored
 
 #: Passes of one call, each with something left by the bounds of the one before.
 MAX_PASSES: Final = 1000
@@ -72,7 +74,9 @@ class Pass:
         if self.only is None:
             complete = self._refile(descriptor, listing, report) and complete
         works = self._works(listing, complete)
+        busy = {work.shard for work in works}
         compiled = self._compile(descriptor, works)
+        self._sweep([lock for shard, lock in listing.locks.items() if shard not in busy])
         report.shards = sorted((one.report for one in compiled), key=lambda one: one.shard)
         self._note(descriptor, compiled)
         waiting = listing.files() + sum(one.refiled for one in report.shards)
@@ -146,6 +150,13 @@ class Pass:
                 raise
             done.append(compiled)
             self._step(len(work.entries))
+
+    def _sweep(self, locks: Sequence[Stored]) -> None:
+        """Remove what the dead left on shards that have nothing to do; most need no look."""
+        over = self.site.wall() - LOCK_SECONDS
+        for lock in locks:
+            if lock.modified < over:
+                sweep(self.site, kind_of(lock.key)[1])
 
     def _note(self, descriptor: Descriptor, compiled: list[Compiled]) -> None:
         now = self.site.wall()
