@@ -14,7 +14,7 @@ from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import InboxFile, bounded, read_files
 from dfq.compiler.listing import Listing, list_inbox, list_index
 from dfq.compiler.merging import MAX_RECORD_BYTES, merge, translated
-from dfq.compiler.paths import SHARD_IDS, shard_key
+from dfq.compiler.paths import shard_key
 from dfq.compiler.records import key_of, record_of
 from dfq.compiler.site import Site, new_path
 from dfq.errors import InvalidRecord, ShardDamaged
@@ -86,7 +86,9 @@ def scan(site: Site, *, shard: str | None, deleted: bool) -> Iterator[dict[str, 
     if shard is not None:
         listing.waiting[shard] = list_inbox(site.store, shard)
     mark = descriptor.deleted_at
-    for one in SHARD_IDS if shard is None else [shard]:
+    # Inboxes are listed before shards: what went from the one to the other meanwhile is seen.
+    there = sorted({*listing.waiting, *listing.shards}) if shard is None else [shard]
+    for one in there:
         with site.scratch() as folder:
             path = _merged_shard(site, descriptor, one, listing, folder)
             if path is None:

@@ -42,13 +42,13 @@ def world() -> tuple[MemoryStore, FakeClock, list[bytes]]:
         # Own names, which go in batches, and a foreign one.
         drop(store, f"inbox/{ONE}/{'0' * 26}-{'3' * 16}.usv", row(first, "Rome", late)),
         drop(store, f"inbox/{ONE}/{'0' * 26}-{'4' * 16}.usv", row(second, "", late, late)),
-        drop(store, f"inbox/{ONE}/by-hand.usv", row(second, "Oslo", "2023-11-05"), *BAD),
+        drop(store, f"inbox/{ONE}/by-hand.usv", row(second, "Oslo", "2023-11-05T00:00:00Z"), *BAD),
         # In the wrong inbox, and in none.
         drop(
             store, f"inbox/{TWO}/misplaced.usv", row(third, "Lima", later), row(other, "Pisa", late)
         ),
         drop(store, "inbox/flat.usv", row(fourth, "Cork", late), BAD[0]),
-        drop(store, "seed.usv", row(first, "Older", "2023-11-05")),
+        drop(store, "seed.usv", row(first, "Older", "2023-11-05T00:00:00Z")),
     ]
     return store, clock, bodies
 
@@ -95,7 +95,7 @@ def test_what_a_compiler_that_died_left_is_finished_by_the_next(number, when):
 
 @pytest.mark.parametrize(("number", "when"), DEATHS)
 def test_records_are_read_as_ever_at_every_moment_of_it(number, when):
-    store, clock, bodies = world()
+    store, clock, _ = world()
     index = open_index(store, clock=clock, seed=5)
     first, second, third, _ = keys_of(ONE, 4)
     with pytest.raises(Died):
