@@ -32,7 +32,7 @@ from dfq.compiler.records import row_of, tombstone
 from dfq.compiler.reports import CompileReport, IndexStats, Plan
 from dfq.compiler.site import Site
 from dfq.compiler.watching import Watch
-from dfq.errors import InvalidIndex, QueueBusy, StoreUnsure
+from dfq.errors import InvalidIndex, InvalidRecord, QueueBusy, StoreUnsure
 from dfq.record import Finding
 from dfq.store import Store
 
@@ -136,16 +136,30 @@ class Index:
 
     def put_many(self, records: Iterable[Mapping[str, Any]]) -> int:
         """Write records, those of a shard in one file; how many. All are checked first."""
-        descriptor = self.descriptor
-        return self._put_rows([row_of(descriptor, one, self._site.stamp) for one in records])
+        return self.put_rows(self.rows(records))
 
-    def check(self, record: Mapping[str, Any]) -> None:
-        """Raise InvalidRecord if a record does not fit."""
-        row_of(self.descriptor, record, self._site.stamp)
+    def rows(self, records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+        """Records as rows for :meth:`put_rows`; raises InvalidRecord for one that does not fit.
+
+        To be written twice, should it be in doubt, without being of two times.
+        """
+        return [self._row(record) for record in records]
+
+    def _row(self, record: Any) -> list[str]:
+        try:
+            return row_of(self.descriptor, record, self._site.stamp)
+        except InvalidRecord:
+            # Somebody may have added the column meanwhile.
+            before = self.descriptor.columns
+            if not isinstance(record, Mapping) or record.keys() <= set(before):
+                raise
+            if self._site.refresh().columns == before:
+                raise
+            return row_of(self.descriptor, record, self._site.stamp)
 
     def delete(self, key: str) -> None:
         """Mark a record as deleted from now on. What is older stays away, even if it comes late."""
-        self._put_rows([tombstone(self.descriptor, key, self._site.stamp())])
+        self.put_rows([tombstone(self.descriptor, key, self._site.stamp())])
 
     def get(self, key: str, *, deleted: bool = False) -> dict[str, str] | None:
         """The newest record of a key; None if there is none or it is deleted.
@@ -254,7 +268,8 @@ class Index:
             only=shards,
         )
 
-    def _put_rows(self, rows: list[list[str]]) -> int:
+    def put_rows(self, rows: list[list[str]]) -> int:
+        """Write rows that :meth:`rows` made; how many."""
         site, key = self._site, self.descriptor.column(self.descriptor.key)
         site.ensure_safe()
         by_shard: dict[str, list[list[str]]] = {}
