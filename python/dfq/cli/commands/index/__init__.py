@@ -75,8 +75,8 @@ def command() -> None:
     newest record of a key counts.
 
     \b
-      dfq index create shops domain city --key-rule domain
-      dfq index put shops domain=example.com city=Bern
-      dfq index get shops example.com
-      dfq compile shops
+      dfq index create places domain city --key-rule domain
+      dfq index put places domain=example.com city=Bern
+      dfq index get places example.com
+      dfq compile places
     """

@@ -13,8 +13,8 @@ _DAY_SECONDS = 86_400
 
 
 @dfq_command(
-    "dfq index create shops domain city",
-    "dfq index create shops domain city population:integer --key-rule domain",
+    "dfq index create places domain city",
+    "dfq index create places domain city population:integer --key-rule domain",
     "dfq index create shops --add phone --add opened:datetime",
 )
 @takes_index
