@@ -17,9 +17,8 @@ def record(key: str, updated: str, note: str) -> bytes:
 
 def moment(number: int) -> str:
     """A time that grows with the number."""
-    return f"2026-{number // 2_419_200 % 12 + 1:02d}-{number // 86_400 % 28 + 1:02d}T" + (
-        f"{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
-    )
+    day = f"2026-{number // 2_419_200 % 12 + 1:02d}-{number // 86_400 % 28 + 1:02d}"
+    return f"{day}T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
 
 
 def make(folder: Path, records: int, inbox_files: int) -> None:

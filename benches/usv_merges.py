@@ -1,8 +1,9 @@
 """Ways to merge an inbox into a shard: ``python -m benches.usv_merges NAME FOLDER``.
 
-Each prints its seconds, its CPU seconds and its peak memory, and leaves output.usv. All read the inbox files
-themselves, and the newest ``updated_at`` wins. Only dfq and the streaming Python version also tell
-the sha256 of what they wrote; only dfq checks its input, or compares times as moments.
+Each prints its seconds, its CPU seconds and its peak memory, and leaves output.usv. All read the
+inbox files themselves, and the newest ``updated_at`` wins. Only dfq and the streaming Python
+version also tell the sha256 of what they wrote; only dfq checks its input, or compares times as
+moments.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+#: Key -> updated_at and record.
+Winners = dict[bytes, tuple[bytes, bytes]]
 COLUMNS = ["key", "value", "updated_at", "deleted_at"]
 
 
@@ -40,9 +43,9 @@ def inbox_of(folder: Path) -> list[Path]:
     return [folder / "inbox" / f"{n:08d}.usv" for n in range(int((folder / "files").read_text()))]
 
 
-def newest(folder: Path) -> dict[bytes, tuple[bytes, bytes]]:
-    """The winners of the inbox in plain Python: key -> (updated_at, record)."""
-    winners: dict[bytes, tuple[bytes, bytes]] = {}
+def newest(folder: Path) -> Winners:
+    """The winners of the inbox in plain Python."""
+    winners: Winners = {}
     for path in inbox_of(folder):
         for line in path.read_bytes().splitlines(keepends=True):
             fields = line.split(b"\x1f")
@@ -56,7 +59,7 @@ def streaming_python(folder: Path, hashed: bool = True) -> Callable[[], None]:
     """Stream the sorted shard past the sorted winners."""
     import hashlib
 
-    def merged(shard: Iterable[bytes], winners: dict[bytes, tuple[bytes, bytes]]) -> Iterable[bytes]:
+    def merged(shard: Iterable[bytes], winners: Winners) -> Iterable[bytes]:
         waiting = iter(sorted(winners))
         key = next(waiting, None)
         for line in shard:

@@ -28,6 +28,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Hand out tasks again.",
         "sweep": "Put right what crashes left behind.",
     },
+    "Files": {
+        "usv": "Convert, check and look at USV files.",
+    },
     "Shell": {
         "completion": "Print the completion script of a shell.",
     },
