@@ -27,6 +27,7 @@ def make(folder: Path, records: int, inbox_files: int) -> None:
     with (folder / "shard.usv").open("wb") as shard:
         for number in range(records):
             shard.write(record(f"key-{number * 2:012d}", moment(number % 1_000_000), "old"))
+    (folder / "files").write_text(str(inbox_files))
     inbox = folder / "inbox"
     inbox.mkdir()
     for number in range(inbox_files):
