@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PROFILE ?= dev
 # By the environment, as maturin does not pass its own --quiet on to pip.
 export PIP_QUIET := 1
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find rust/dfq-* -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-s3 test test-rust lint format bench soak guards clean
+.PHONY: help demo demo-s3 test test-rust lint format bench soak fuzz guards clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,7 @@ lint: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Check style, types, stubs and the 
 	$(BIN)/python -m mypy.stubtest dfq._core
 	$(BIN)/lint-imports
 	cargo fmt --check
+	cargo fmt --check --manifest-path rust/fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets -- --deny warnings
 
 format: $(VENV)/dev ## Put everything into shape
@@ -64,6 +65,9 @@ bench: $(VENV)/dev ## Measure, and write docs/benchmarks.md (as root: it mounts 
 
 soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a long time
 	DFQ_KILLS=5000 $(BIN)/python -m pytest tests/acceptance/crash/test_kill_at_random.py --timeout=7200
+
+fuzz: ## Feed USV files of every kind to the reader and the merge, for DFQ_FUZZ_SECONDS (60)
+	rust/fuzz/run.sh $${DFQ_FUZZ_SECONDS:-60}
 
 guards: $(VENV)/dev ## Take each guard out once, and see a test go red
 	$(BIN)/python tests/guards/run.py

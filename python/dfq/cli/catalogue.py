@@ -32,6 +32,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "index": "Keep records under keys, as sorted files.",
         "compile": "Fold what waits into the shards of an index.",
     },
+    "Files": {
+        "usv": "Convert, check and look at USV files.",
+    },
     "Shell": {
         "completion": "Print the completion script of a shell.",
     },
