@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROFILE ?= dev
+# Tests wait more than they compute.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # By the environment, as maturin does not pass its own --quiet on to pip.
 export PIP_QUIET := 1
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find rust/dfq-* -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-s3 test test-rust lint format bench soak simulate guards clean
+.PHONY: help demo demo-s3 test test-rust lint format bench soak simulate fuzz guards clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +38,7 @@ demo-s3: $(VENV)/dev $(VENV)/built-$(PROFILE) ## The same in a bucket, on a Seaw
 	$(BIN)/python -m tests.servers.run seaweedfs -- $(BIN)/python -m dfq demo {url}
 
 test: $(VENV)/dev $(VENV)/built-$(PROFILE) test-rust ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-rust:
 	cargo test --quiet --package dfq-core
@@ -48,6 +50,7 @@ lint: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Check style, types, stubs and the 
 	$(BIN)/python -m mypy.stubtest dfq._core
 	$(BIN)/lint-imports
 	cargo fmt --check
+	cargo fmt --check --manifest-path rust/fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets -- --deny warnings
 
 format: $(VENV)/dev ## Put everything into shape
@@ -67,6 +70,9 @@ soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a lon
 
 simulate: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Run 100,000 seeds of the simulation of a bucket
 	$(BIN)/python -m tests.simulation.seeds --count 100000
+
+fuzz: ## Feed USV files of every kind to the reader and the merge, for DFQ_FUZZ_SECONDS (60)
+	rust/fuzz/run.sh $${DFQ_FUZZ_SECONDS:-60}
 
 guards: $(VENV)/dev ## Take each guard out once, and see a test go red
 	$(BIN)/python tests/guards/run.py
