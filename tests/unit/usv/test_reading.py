@@ -58,7 +58,7 @@ def test_bytes_read_the_same_however_they_come(tmp_path_factory, data, size, vis
     path = tmp_path_factory.mktemp("usv") / "a.usv"
     path.write_bytes(data)
 
-    def read(reader, feed):
+    def drained(reader):
         found = []
         while True:
             try:
@@ -66,25 +66,20 @@ def test_bytes_read_the_same_however_they_come(tmp_path_factory, data, size, vis
             except ValueError as error:
                 found.append(str(error))
                 continue
-            if not rows and not feed():
-                return found, reader.records_read
+            if not rows:
+                return found
             found += rows
 
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
     fed = _core.UsvFeed(visible=visible)
-
-    def feed():
-        if pieces is None:
-            return False
-        fed.feed(pieces.pop(0) if pieces else b"")
-        return True
-
-    ended = iter([*([True] * (len(pieces) + 1)), False])
-    from_feed = read(fed, lambda: feed() if next(ended) else False)
-    from_file = read(_core.UsvReader(str(path), visible=visible), lambda: False)
-    assert from_feed == from_file
+    from_feed = []
+    for piece in [*(data[at : at + size] for at in range(0, len(data), size)), b""]:
+        fed.feed(piece)
+        from_feed += drained(fed)
+    reader = _core.UsvReader(str(path), visible=visible)
+    assert from_feed == drained(reader)
+    assert fed.records_read == reader.records_read
     if not visible:
-        assert _core.count_usv(str(path)) == from_file[1]
+        assert _core.count_usv(str(path)) == reader.records_read
 
 
 def test_a_bad_record_is_an_error_with_its_number_and_reading_goes_on(tmp_path):

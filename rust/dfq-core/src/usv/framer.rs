@@ -143,7 +143,6 @@ impl Framer {
                 }
                 continue;
             }
-            let waiting = self.filled - self.start;
             if self.finished {
                 let rest = self.start..self.filled;
                 self.start = self.filled;
@@ -157,7 +156,8 @@ impl Framer {
                     None => return Event::End,
                 }
             }
-            if waiting > self.limit && self.scanned > self.start {
+            // A separator that has only begun is no part of the record.
+            if self.scanned - self.start > self.limit {
                 let part = self.start..self.scanned;
                 self.start = self.scanned;
                 self.in_long = true;
@@ -172,13 +172,13 @@ impl Framer {
         if std::mem::take(&mut self.in_long) {
             return Some(Event::LongEnd(range));
         }
+        if range.len() > self.limit {
+            return Some(Event::LongEnd(range));
+        }
         let range = match self.ends {
             Ends::Visible => visible::without_line_breaks(&self.buffer, range),
             _ => range,
         };
-        if range.len() > self.limit {
-            return Some(Event::LongEnd(range));
-        }
         (!range.is_empty() || self.ends == Ends::LineFeed).then_some(Event::Record(range))
     }
 
@@ -280,6 +280,17 @@ mod tests {
                 (&long, true),
             ];
             assert_eq!(found, expected.map(|(text, long)| (text.to_owned(), long)));
+        }
+    }
+
+    #[test]
+    fn the_limit_is_the_same_wherever_reads_end() {
+        let data = "a␞bc␞\n\nd␞\n".as_bytes();
+        let whole = frames(Ends::Visible, 2, data.len(), data);
+        let long: Vec<_> = whole.iter().map(|(_, long)| *long).collect();
+        assert_eq!(long, [false, false, true]);
+        for chunk in 1..8 {
+            assert_eq!(frames(Ends::Visible, 2, chunk, data), whole);
         }
     }
 
