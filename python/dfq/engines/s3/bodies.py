@@ -338,24 +338,15 @@ class LeaseFile:
         return self.fields.get("session")
 
     @property
-    def aside_seconds(self) -> float | None:
-        """How long a sign of life counts that another process gave for the holder, if one did.
-
-        What such a process writes tells nothing of the holder's own signs.
-        """
-        value = self.fields.get("aside")
-        return None if value is None else float(value)
-
-    @property
     def error(self) -> TaskError | None:
         """What went wrong, if it ended so."""
         fields = self.fields.get("error")
         return None if fields is None else _error_from(fields)
 
     def seconds(self, policy: Policy) -> float:
-        """How long it lives after it was written."""
+        """How long it lives after it was written: by its holder, or by who wrote it aside."""
         seconds = float(self.fields.get("seconds", policy.lease_seconds))
-        return max(seconds, self.aside_seconds or 0.0)
+        return max(seconds, float(self.fields.get("aside", 0.0)))
 
     def lease(self, task: Task, attempt: int, *, renewed: tuple[float, float] | None) -> Lease:
         """As the value that callers hold; ``renewed``: the last sign of life, and for how long."""

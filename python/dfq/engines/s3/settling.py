@@ -122,8 +122,7 @@ class Settling:
         saved = {"value": state}
         if self._beats.get(lease.lease_id) is None:
             # How long the holder's signs of life count is not ours to say.
-            aside = held.lease.aside_seconds or 0.0
-            self._commit(held, state="leased", aside=aside, saved=saved)
+            self._commit(held, state="leased", saved=saved)
             return
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
         # The write is a sign of life, and counts for as long as the last one did.
@@ -165,7 +164,7 @@ class Settling:
         held = self._held(lease)
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
         if self._beats.get(lease.lease_id) is None:
-            # The signs of life of its holder go on counting, beside this one.
+            # What its holder said of its own signs of life stays there, beside this.
             held, written = self._commit(held, state="leased", aside=seconds)
             return rewritten(held, written, seconds, boot, wall)
         held, written = self._commit(
@@ -188,6 +187,8 @@ class Settling:
             raise self._why_lost(lease, found)
         stands = self._looking.standing_of(lease.task_id, place)
         if stands.where != "leased" or stands.task is None or stands.lease is None:
+            raise self._why_lost(lease, stands.lease)
+        if not _is(stands.lease, lease):
             raise self._why_lost(lease, stands.lease)
         clock = self._bucket.clock
         # Nothing is known of the signs of life that keep it: only its own object counts.
