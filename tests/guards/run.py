@@ -1,4 +1,4 @@
-"""Take each guard out of the core once, and see a test go red.
+"""Take each guard out of the core and the compiler once, and see a test go red.
 
     python tests/guards/run.py [--list] [NAME ...]
 
@@ -19,13 +19,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from guards import GUARDS, Guard, Place
+from compiler_guards import COMPILER_GUARDS
+
+from guards import GUARDS as CORE_GUARDS
+from guards import Guard, Place
+
+GUARDS = (*CORE_GUARDS, *COMPILER_GUARDS)
 
 REPO = Path(__file__).resolve().parents[2]
 WORK = Path(tempfile.gettempdir()) / "dfq-guards"
 TARGET = Path(tempfile.gettempdir()) / "dfq-guards-target"
 SOURCES = ("Cargo.toml", "Cargo.lock", "README.md", "pyproject.toml")
-CORE = "rust/dfq-core/src"
+#: Where a guard's file is looked for, by the ending of its name.
+HOMES = {".rs": "rust/dfq-core/src", ".py": "python/dfq"}
 SECONDS = 300
 
 
@@ -49,7 +55,18 @@ def block_of(place: Place, source: str) -> tuple[int, int]:
         depth = len(line) - len(line.lstrip(" "))
         if depth <= indent and code.startswith(("}", "pub const ", "const ")):
             return start, end
+        if place.file.endswith(".py") and _ends_block(source[end:], indent):
+            return start, end
+    if place.file.endswith(".py"):
+        return start, end
     raise Mismatch(f"{place.file}: {place.within!r} begins no block")
+
+
+def _ends_block(rest: str, indent: int) -> bool:
+    """Whether a Python block ends before this: something else begins at its own depth."""
+    line = next((line for line in rest.splitlines() if line.strip()), "")
+    depth = len(line) - len(line.lstrip(" "))
+    return bool(line) and depth <= indent and not line.lstrip().startswith(")")
 
 
 def changed(place: Place, source: str) -> str:
@@ -65,7 +82,8 @@ def changed(place: Place, source: str) -> str:
 
 def take_out(guard: Guard) -> tuple[Path, str]:
     """The file, and what it is to hold, without the guard."""
-    path = WORK / CORE / guard.place.file
+    file = Path(guard.place.file)
+    path = WORK / HOMES[file.suffix] / file
     try:
         return path, changed(guard.place, path.read_text())
     except (Mismatch, FileNotFoundError) as error:
