@@ -50,7 +50,7 @@ def certified(store) -> None:
     certify.remember(store, verdict)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_file_comes_whole_or_not_at_all(bad_network, tmp_path, seed):
     network = bad_network(SERVER, Plan(SeededChance(seed), SHARES | {"cut_body": 0.3}))
     content = hashlib.sha512(b"%d" % seed).digest() * 60_000
@@ -58,7 +58,7 @@ def test_a_file_comes_whole_or_not_at_all(bad_network, tmp_path, seed):
     source.write_bytes(content)
     network.direct.create_from("large", str(source))
     whole = 0
-    for number in range(25):
+    for number in range(12):
         path = tmp_path / str(number)
         try:
             found = network.through.fetch("large", str(path))
@@ -68,7 +68,7 @@ def test_a_file_comes_whole_or_not_at_all(bad_network, tmp_path, seed):
         assert found is not None
         assert (found.size, path.read_bytes() == content) == (len(content), True)
         whole += 1
-    assert whole > 5
+    assert whole > 2
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -77,7 +77,7 @@ def test_a_file_that_is_sent_arrives_whole_or_not_at_all(bad_network, tmp_path, 
     source = tmp_path / "source"
     content = hashlib.sha512(b"%d" % seed).digest() * 60_000
     source.write_bytes(content)
-    for number in range(20):
+    for number in range(12):
         key = f"files/{number}"
         try:
             network.through.create_from(key, str(source))
