@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,17 @@ index_argument = click.argument("index", shell_complete=complete_queue)
 
 def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the argument INDEX and the usual options; the function gets its URL."""
+
+    @functools.wraps(function)
+    def with_index(*args: Any, as_json: bool, **rest: Any) -> Any:
+        # `dfq index --json stats …` is as good as `dfq index stats … --json`.
+        everywhere = click.get_current_context().obj is True
+        return function(*args, as_json=as_json or everywhere, **rest)
+
+    wrapped: Callable[..., Any] = with_index
     for option in (debug_option, json_option, index_argument):
-        function = option(function)
-    return function
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def open_index(url: str) -> Index:

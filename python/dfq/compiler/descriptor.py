@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -57,14 +58,22 @@ class Descriptor:
     #: The whole file: what others wrote into it is kept.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns in their order."""
         return tuple(one.name for one in self.fields)
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.columns)}
+
+    def has(self, name: object) -> bool:
+        """Whether there is such a column."""
+        return name in self._places
+
     def column(self, name: str) -> int:
         """Where a column stands."""
-        return self.columns.index(name)
+        return self._places[name]
 
     @property
     def schema_sha256(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ from dfq.compiler.paths import kind_of
 from dfq.compiler.refile import refile_flat
 from dfq.compiler.reports import SETTLED, CompileReport, Plan
 from dfq.compiler.site import Site
+from dfq.errors import QueueBusy, QueueUnavailable
 from dfq.store import Stored
 
 #: Passes of one call, each with something left by the bounds of the one before.
@@ -156,7 +158,8 @@ class Pass:
         over = self.site.wall() - LOCK_SECONDS
         for lock in locks:
             if lock.modified < over:
-                sweep(self.site, kind_of(lock.key)[1])
+                with suppress(QueueUnavailable, QueueBusy):
+                    sweep(self.site, kind_of(lock.key)[1])
 
     def _note(self, descriptor: Descriptor, compiled: list[Compiled]) -> None:
         now = self.site.wall()
@@ -165,8 +168,10 @@ class Pass:
             for one in compiled
             if one.report.outcome in SETTLED and one.etag
         }
-        if entries:
-            update(self.site, entries)
+        # Derived: what has been compiled is no less compiled without it.
+        with suppress(QueueUnavailable, QueueBusy):
+            if entries:
+                update(self.site, entries)
 
     def _step(self, count: int) -> None:
         with self._mutex:

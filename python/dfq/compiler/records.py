@@ -27,13 +27,13 @@ def row_of(
     """
     if not isinstance(record, Mapping):
         raise InvalidRecord(f"a record is an object, not {type(record).__name__}")
-    columns = descriptor.columns
-    for name in record:
-        if name not in columns:
-            raise InvalidRecord(
-                f"the index has no column {name!r}; {nearest(str(name), list(columns))} "
-                "Columns are added with `dfq index create --add`."
-            )
+    unknown = [name for name in record if not descriptor.has(name)]
+    if unknown:
+        advice = nearest(str(unknown[0]), list(descriptor.columns))
+        raise InvalidRecord(
+            f"the index has no column {unknown[0]!r}; {advice} "
+            "Columns are added with `dfq index create --add`."
+        )
     row = [_text(field, record.get(field.name)) for field in descriptor.fields]
     key, updated = descriptor.column(descriptor.key), descriptor.column(descriptor.updated_at)
     row[key] = key_of(descriptor, row[key])

@@ -5,8 +5,8 @@ create links it to its name, which fails if the name is taken; every other write
 lock while it compares the version and renames the file over the old one, or unlinks it. Then the
 folder is synced. So a name always holds a whole body, and a create needs no lock.
 
-Versions are named by the MD5 of the body; those of files too large to be read whole by inode, time
-and size, so that no listing reads them. Times are set from the clock that was handed in.
+Versions are named by the MD5 of the body; those of larger files by inode, time and size, so that no
+listing reads them. Times are set from the clock that was handed in.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import zlib
 from builtins import list as List
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from typing import IO, NamedTuple
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
@@ -48,6 +49,8 @@ from dfq.stores.folders import LastFolder, explained, is_folder, opened, prune, 
 
 #: Files aside and locks; no key begins so.
 _ASIDE = ".dfq-store"
+#: Versions of files up to here are named by what is in them.
+NAMED_BY_CONTENT_BYTES = 256 * 1024
 _LOCKS = 64
 _LOCK_SECONDS = 10.0
 _LOCK_POLL_SECONDS = 0.002
@@ -119,7 +122,7 @@ class LocalStore:
                 status = os.fstat(found.fileno())
                 size = copy(found, target, status.st_size)
                 target.seek(0)
-                etag = _version(target, size, status)
+                etag = _version(target, status)
             return Stored(key, etag, status.st_mtime, size)
 
     def put(self, key: str, body: bytes) -> str:
@@ -177,9 +180,12 @@ class LocalStore:
             return self._unlink(key)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete keys, one by one."""
-        for key in keys:
-            self.delete(key)
+        """Delete keys; each folder is synced once."""
+        wanted = [self._check(key) for key in keys]
+        by_folder = groupby(sorted(wanted, key=_folders), key=_folders)
+        for folders, group in by_folder:
+            self.requests.add("delete")
+            self._delete_in(folders, list(group))
 
     def strangers(self, prefix: str) -> List[str]:
         """What stands where keys begin so, but is no key: links, sockets, names that are no text.
@@ -196,10 +202,11 @@ class LocalStore:
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _check(self, key: str) -> None:
+    def _check(self, key: str) -> str:
         check_key(key)
         if key.split("/", 1)[0] == _ASIDE:
             raise InvalidKey(f"the key {key[:80]!r} can't be stored; {_ASIDE} is the store's own")
+        return key
 
     @contextmanager
     def _sending(self, key: str, path: str) -> Iterator[IO[bytes]]:
@@ -226,17 +233,21 @@ class LocalStore:
                         size = copy(content, file, os.fstat(content.fileno()).st_size)
                     file.flush()
                     now = self._clock.wall()
-                    os.utime(file.fileno(), (now, now))
+                    os.utime(file.fileno(), ns=self._time_ns(now, size))
                     os.fsync(file.fileno())
-                    if isinstance(content, bytes):
-                        etag = _etag(content)
-                    else:
-                        file.seek(0)
-                        etag = _version(file, size, os.fstat(file.fileno()))
+                    file.seek(0)
+                    etag = _version(file, os.fstat(file.fileno()))
                 yield _Aside(aside, temporary, etag)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=aside)
+
+    def _time_ns(self, now: float, size: int) -> tuple[int, int]:
+        """The time of a file; chance sees to it that no two versions named by it are alike."""
+        time = int(now * 1e9)
+        if size > NAMED_BY_CONTENT_BYTES:
+            time = time // 1000 * 1000 + self._chance.bits(16) % 1000
+        return time, time
 
     def _create(self, key: str, aside: _Aside) -> str:
         for attempt in range(_TRIES):
@@ -322,11 +333,11 @@ class LocalStore:
         if file is None:
             return None
         with file:
+            status = os.fstat(file.fileno())
             body = file.read(MAX_BODY_BYTES + 1)
-            modified = os.fstat(file.fileno()).st_mtime
         if len(body) > MAX_BODY_BYTES:
             raise BodyTooLarge(f"{self._root}/{key} has more than {MAX_BODY_BYTES:,} bytes")
-        return Object(body, _etag(body), modified)
+        return Object(body, _version(body, status), status.st_mtime)
 
     def _stored(self, key: str, last: LastFolder | None = None) -> Stored | None:
         file = self._open(key, last)
@@ -334,8 +345,20 @@ class LocalStore:
             return None
         with file:
             status = os.fstat(file.fileno())
-            etag = _version(file, status.st_size, status)
+            etag = _version(file, status)
         return Stored(key, etag, status.st_mtime, status.st_size)
+
+    def _delete_in(self, folders: List[str], keys: List[str]) -> None:
+        with explained(f"delete {keys[0]} and others in {self._root}"):
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                opened(self._root, folders) as folder,
+            ):
+                for key in keys:
+                    with self._locked(key), suppress(FileNotFoundError):
+                        os.unlink(_name(key), dir_fd=folder)
+                sync(folder, keys[0])
+            prune(self._root, folders)
 
     def _unlink(self, key: str) -> bool:
         folders = _folders(key)
@@ -397,11 +420,11 @@ def _name(key: str) -> str:
     return key.rsplit("/", 1)[-1]
 
 
-def _version(file: IO[bytes], size: int, status: os.stat_result) -> str:
-    """The name of the version that a file, read from here on, has or had."""
-    if size > MAX_BODY_BYTES:
-        return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{size:x}"
-    return _etag(file.read(size))
+def _version(content: IO[bytes] | bytes, status: os.stat_result) -> str:
+    """The name of a version, from the file or what was read of it."""
+    if status.st_size > NAMED_BY_CONTENT_BYTES:
+        return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return _etag(content if isinstance(content, bytes) else content.read(MAX_BODY_BYTES))
 
 
 def _etag(body: bytes) -> str:

@@ -10,7 +10,7 @@ import pytest
 from dfq import Index
 from dfq.ambient import SYSTEM_CLOCK
 from dfq.compiler.passes import Bounds
-from dfq.store import Store
+from dfq.store import MAX_BODY_BYTES, Store
 from tests.indexes import COLUMNS, drop, is_settled, keys_of, model_of, outcomes, row, shards_of
 from tests.models.index_model import written
 
@@ -210,3 +210,19 @@ def test_a_lock_is_judged_by_the_store_s_clock(running_server, aws_settings, nam
         assert acquire(second._site, ONE) is None
         lock.release()
         assert acquire(second._site, ONE) is not None
+
+
+@pytest.mark.parametrize("name", ["local", "ministack", "seaweedfs"])
+def test_a_shard_larger_than_any_body_is_compiled_and_read(make_store, name):
+    store = make_store(name)
+    index = Index.create("test", COLUMNS, store=store)
+    keys = keys_of(ONE, 10)
+    index.put_many({"domain": key, "city": key[0] * 2_000_000} for key in keys)
+    index.compile()
+    assert store.list(f"shards/{ONE}.usv").entries[0].size > MAX_BODY_BYTES
+    index.put({"domain": keys[3], "city": "small"})
+    assert index.get(keys[3])["city"] == "small"
+    assert outcomes(index.compile()) == {ONE: "compiled"}
+    assert index.get(keys[3])["city"] == "small"
+    assert index.get(keys[9])["city"] == keys[9][0] * 2_000_000
+    assert index.verify() == []

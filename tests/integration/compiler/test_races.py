@@ -333,3 +333,23 @@ def test_a_shard_that_changed_or_is_gone_is_lost(store, clock, error, monkeypatc
     monkeypatch.setattr(store, "replace_from", refuse)
     assert outcomes(index.compile(bounds=INLINE)) == {ONE: "lost"}
     assert [entry.key for entry in store.list("inbox/").entries] == [own(2)]
+
+
+def test_a_pass_does_not_fail_for_what_is_derived(store, clock, monkeypatch):
+    body = drop(store, own(1), row(FIRST))
+    index = open_index(store, clock=clock)
+    real = store.read
+
+    def read(key):
+        if key == "manifest.json":
+            raise StoreUnsure("no answer")
+        return real(key)
+
+    monkeypatch.setattr(store, "read", read)
+    assert outcomes(index.compile(bounds=INLINE)) == {ONE: "compiled"}
+    monkeypatch.undo()
+    assert shards_of(store) == model_of(body)
+    assert index.stats().stale == [ONE]
+    assert [finding.subject for finding in index.verify()] == ["manifest.json"]
+    index.rebuild()
+    assert index.stats().stale == []

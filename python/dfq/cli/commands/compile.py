@@ -48,7 +48,7 @@ def command(
     quiet: bool | None,
     as_json: bool,
 ) -> None:
-    """Fold what waits in the inbox of an index into its shards.
+    """Fold what waits into the shards of an index.
 
     Any number of these may run at once, on any machine; each shard is compiled by whoever comes
     first, and nothing is lost if one is killed. What can't be read is moved to quarantine/ with

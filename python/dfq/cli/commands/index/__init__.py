@@ -6,6 +6,8 @@ from importlib import import_module
 
 import click
 
+from dfq.cli.options import Group, debug_option, json_option
+
 SUMMARIES = {
     "create": "Make an index, or add columns to one.",
     "put": "Put records into an index.",
@@ -19,11 +21,8 @@ SUMMARIES = {
 }
 
 
-class IndexGroup(click.Group):
+class IndexGroup(Group):
     """Finds the commands of `dfq index`."""
-
-    #: The examples are those of its commands.
-    examples: tuple[str, ...] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names of all commands."""
@@ -66,17 +65,23 @@ class IndexGroup(click.Group):
             formatter.write_dl(list(SUMMARIES.items()))
 
 
-@click.command(cls=IndexGroup)
-def command() -> None:
-    """Keep records under keys, as sorted USV files that anything can read.
+@click.command(
+    cls=IndexGroup,
+    examples=(
+        "dfq index create places domain city --key-rule domain",
+        "dfq index put shops domain=example.com city=Bern",
+        "dfq index get shops example.com",
+        "dfq index compile shops",
+    ),
+)
+@json_option
+@debug_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Keep records under keys, as sorted files.
 
-    An INDEX is a folder or a URL: s3://bucket/prefix. Writers put small files into its inbox,
+    An INDEX is a folder or a URL: s3://bucket/prefix. Writers put small USV files into its inbox,
     `dfq compile` folds them into 256 shards, on any node and as many at once as you like. The
-    newest record of a key counts.
-
-    \b
-      dfq index create places domain city --key-rule domain
-      dfq index put places domain=example.com city=Bern
-      dfq index get places example.com
-      dfq compile places
+    newest record of a key counts. DuckDB and polars read the shards.
     """
+    ctx.obj = as_json
