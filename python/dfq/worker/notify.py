@@ -88,23 +88,28 @@ def _seconds(microseconds: str | None) -> float | None:
 
 
 def _to_address(address: str) -> Callable[[bytes], object]:
-    import socket
-
     # An @ stands for the NUL of an abstract socket, which has no file.
     name = os.fsencode("\0" + address[1:] if address.startswith("@") else address)
-    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    sender.settimeout(SEND_SECONDS)
-    return lambda message: sender.sendto(message, name)
+
+    def send(message: bytes) -> None:
+        import socket
+
+        # Anew for each, they are rare: a manager that starts again has another socket.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(SEND_SECONDS)
+            sender.sendto(message, name)
+
+    return send
 
 
 def _supervised(value: str) -> Notifier:
-    import socket
-
     try:
         descriptor, microseconds = (int(part) for part in value.split("/"))
-        sender = socket.socket(fileno=descriptor)
+        os.set_inheritable(descriptor, False)
+        # A supervisor that does not listen must not hold up the work.
+        os.set_blocking(descriptor, False)
     except (ValueError, OSError):
         raise InvalidConfig(f"{NOTIFY_VARIABLE} is {value!r}; only dfq itself sets it") from None
-    sender.set_inheritable(False)
-    sender.settimeout(SEND_SECONDS)
-    return Notifier(sender.send, microseconds / 1e6 if microseconds else None)
+    return Notifier(
+        lambda message: os.write(descriptor, message), microseconds / 1e6 if microseconds else None
+    )

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from dfq.cli.app import dfq as dfq_command
 from dfq.cli.catalogue import EXIT_CODES, SUMMARIES
 from dfq.config import OTHER_VARIABLES, Config, load_config
 from dfq.policy import Policy, RetryPolicy
+from tests.commands import commands_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLI = (DOCS / "cli.md").read_text()
@@ -27,9 +27,8 @@ def section(name):
 
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_every_option_of_every_command_is_documented(name):
-    command = dfq_command.get_command(click.Context(dfq_command), name)
     text = section(name)
-    for parameter in command.params:
+    for parameter in [p for command in commands_of(name).values() for p in command.params]:
         if not isinstance(parameter, click.Option) or parameter.hidden:
             continue
         option = parameter.opts[0] if len(parameter.opts) == 1 else parameter.opts[-1]
