@@ -150,9 +150,9 @@ def test_a_worker_on_a_disk_that_turns_read_only_and_back_says_so_once(tmp_path,
     worker.says("works on")
     assert dfq("push", folder, "0", "--id", "before").returncode == 0
     worker.says("before attempt=1")
+    fault = ("-e", f"trace={CHANGING}", "-e", f"inject={CHANGING}:error=EROFS")
     tracer = subprocess.Popen(
-        ["strace", "-f", "-o", "/dev/null", "-e", f"trace={CHANGING}"]
-        + ["-e", f"inject={CHANGING}:error=EROFS", "-p", str(worker.process.pid)],
+        ["strace", "-f", "-o", "/dev/null", *fault, "-p", str(worker.process.pid)],
         stderr=subprocess.PIPE,
         text=True,
     )

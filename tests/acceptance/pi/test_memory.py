@@ -109,7 +109,6 @@ def test_an_idle_worker_is_small(tmp_path, environment):
 @pytest.mark.timeout(300)
 def test_a_worker_does_not_grow_over_ten_thousand_tasks(tmp_path, environment):
 
-
     ran = subprocess.run(
         [sys.executable, "-c", LONG_LIFE, tmp_path / "queue", "1000", "13"],
         env={**environment, "MALLOC_ARENA_MAX": "2"},

@@ -50,7 +50,7 @@ if role == "worker":
     queue.push(None, id="early", not_before=SYSTEM_CLOCK.wall() + 3_600)
     print(json.dumps({"code": run(queue, functions(hold), WorkerOptions(once=True))}))
 else:
-    for line in sys.stdin:
+    for _line in sys.stdin:
         report = queue.sweep()
         found = queue.claim_many(10, "other")
         for lease in found:
