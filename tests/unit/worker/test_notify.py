@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from dfq.ambient import SYSTEM_CLOCK
-from dfq.errors import InvalidConfig
+from dfq.errors import InvalidConfig, QueueUnavailable
 from dfq.testing import FakeClock, SeededChance, memory_queue
 from dfq.worker.handlers import handler_set
 from dfq.worker.loop import Worker
@@ -315,6 +315,18 @@ def test_a_worker_whose_main_thread_hangs_gives_no_more_signs(manager, begin, qu
     manager.socket.settimeout(LONG)
     del run.worker._patience
     manager.hear_until("WATCHDOG=1")
+    run.stop()
+
+
+def test_a_worker_whose_queue_fails_tries_on_and_is_alive(manager, begin, queue, proxy):
+    """Its pauses are longer than the time within which anything else would have to move."""
+
+    def claim_many(*args, **options):
+        raise QueueUnavailable("the disk is full")
+
+    run = begin(proxy(queue, claim_many=claim_many), lambda payload: payload)
+    heard = [manager.hear() for _ in range(20)]
+    assert signs(heard) == 19
     run.stop()
 
 
