@@ -52,8 +52,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Starts it. Without a thread to be had, the file is given back.
-    pub fn start(file: Hashed) -> std::result::Result<Beside, Hashed> {
+    /// Starts it, and gives it the file. Without a thread to be had, the file stays where it is.
+    pub fn start(file: &mut Option<Hashed>) -> Option<Beside> {
         let (give, given) = sync_channel::<Hashed>(1);
         let (work, todo) = sync_channel::<Vec<u8>>(1);
         let (give_back, done) = sync_channel(2);
@@ -68,17 +68,14 @@ impl Beside {
             }
             Ok(file)
         };
-        match Builder::new().name("dfq-hash".to_owned()).spawn(run) {
-            Ok(thread) => {
-                let _ = give.send(file);
-                Ok(Beside {
-                    work: Some(work),
-                    done,
-                    thread: Some(thread),
-                })
-            }
-            Err(_) => Err(file),
-        }
+        let builder = Builder::new().name("dfq-hash".to_owned());
+        let thread = builder.spawn(run).ok()?;
+        let _ = give.send(file.take()?);
+        Some(Beside {
+            work: Some(work),
+            done,
+            thread: Some(thread),
+        })
     }
 
     /// Hands over what `bytes` has, and puts an empty buffer there.

@@ -78,8 +78,8 @@ impl Output {
 
     fn flush(&mut self) -> Result<()> {
         // Whoever gets here a second time writes much.
-        if self.may_start_thread && self.written > 0 {
-            self.start_thread();
+        if self.may_start_thread && self.written > 0 && self.beside.is_none() {
+            self.beside = Beside::start(&mut self.file);
         }
         self.written += self.waiting.len() as u64;
         if let Some(beside) = &mut self.beside {
@@ -90,15 +90,6 @@ impl Output {
             self.waiting.clear();
         }
         Ok(())
-    }
-
-    fn start_thread(&mut self) {
-        if let Some(file) = self.file.take() {
-            match Beside::start(file) {
-                Ok(beside) => self.beside = Some(beside),
-                Err(file) => self.file = Some(file),
-            }
-        }
     }
 
     /// Writes out the rest.
