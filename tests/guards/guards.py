@@ -15,6 +15,7 @@ CALLS = "tests/acceptance/crash/test_every_system_call.py"
 OLDER = "tests/acceptance/crash/test_older_kernel.py"
 POWER = "tests/acceptance/pi/test_power_cut.py"
 HOLD = "tests/guards/test_guards_hold.py"
+MERGE = "tests/unit/usv/test_merge.py"
 
 
 @dataclass(frozen=True)
@@ -420,4 +421,57 @@ BORDERS = (
     ),
 )
 
-GUARDS = (*SYNCS, *LOCKS, *CLAIMS, *STALENESS, *BORDERS)
+MERGES = (
+    one(
+        "merge: no symlink is followed to a shard or an inbox file",
+        *("usv/file.rs", "pub fn open(", "OFlags::NOFOLLOW | ", ""),
+        *(MERGE, "symlink"),
+    ),
+    one(
+        "merge: a pipe in the inbox blocks nothing",
+        *("usv/file.rs", "pub fn open(", "OFlags::NONBLOCK | ", ""),
+        *(MERGE, "pipe"),
+    ),
+    one(
+        "merge: a shard is in the order of its keys",
+        *(
+            "merge/sorted.rs",
+            "fn look(",
+            "self.number > 1 && key",
+            "self.number > 1 && false && key",
+        ),
+        *(MERGE, "damaged_shard"),
+    ),
+    one(
+        "merge: the last line of a shard is whole",
+        *("merge/sorted.rs", "fn look(", "if self.framer.unended()", "if false"),
+        *(MERGE, "damaged_shard"),
+    ),
+    one(
+        "merge: a shard is UTF-8",
+        *("merge/sorted.rs", "fn look(", "if !self.framer.is_text(&range)", "if false"),
+        *(MERGE, "damaged_shard"),
+    ),
+    one(
+        "merge: a record of the inbox is UTF-8",
+        *("merge/inbox.rs", "fn entry(", "framer.is_text(&range)", "true"),
+        *(MERGE, "bad_record"),
+    ),
+    one(
+        "merge: a record has a greatest length",
+        *("usv/framer.rs", "fn whole(", "range.len() > self.limit", "false"),
+        *(MERGE, "bad_record"),
+    ),
+    one(
+        "merge: a record that is too long is never held",
+        *("usv/framer.rs", "pub fn next(", "self.scanned - self.start > self.limit", "false"),
+        *(MERGE, "100_megabytes"),
+    ),
+    one(
+        "merge: an output is a new file",
+        *("usv/output.rs", "pub fn create(", "OFlags::EXCL | ", ""),
+        *(MERGE, "not_overwritten"),
+    ),
+)
+
+GUARDS = (*SYNCS, *LOCKS, *CLAIMS, *STALENESS, *BORDERS, *MERGES)

@@ -30,7 +30,7 @@ pub fn write(
         }
     };
     let mut pass = Pass {
-        output: Output::create(output)?,
+        output: Output::create(output)?.with_thread(),
         rules,
         report,
     };

@@ -12,6 +12,7 @@ pub mod escape;
 pub mod fields;
 pub mod file;
 pub mod framer;
+mod hashing;
 pub mod output;
 pub mod reader;
 pub mod visible;
