@@ -1,0 +1,77 @@
+"""A Rust compiler that has the target's standard library.
+
+The one on the PATH, if it has it (`rustup target add`). Otherwise Debian's: rustc-web is kept
+as new as browsers need it, and is the same build on all processors. It is unpacked beside the
+system, so the Rust that is installed is not touched. Debian's library does not fit another
+compiler, not even one of the same version.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tools.arm.packages import Packages
+from tools.arm.places import Target, cache
+from tools.arm.shell import Failed, run, say
+
+_PROGRAMS = ("rustc", "cargo", "rustdoc")
+
+
+def rust_environment(target: Target) -> dict[str, str]:
+    """Variables to build for the target with."""
+    environment = dict(os.environ)
+    # Each of these, set by somebody for other builds, would quietly take the place of zig.
+    for name in list(environment):
+        if name in ("RUSTC", "RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_BUILD_TARGET") or (
+            name.startswith("CARGO_TARGET_") and name.endswith(("_LINKER", "_RUSTFLAGS"))
+        ):
+            del environment[name]
+    if not _has_library(target):
+        environment["PATH"] = f"{_debian(target)}:{environment['PATH']}"
+    return environment
+
+
+def _has_library(target: Target) -> bool:
+    if shutil.which("rustc") is None:
+        return False
+    sysroot = Path(run(["rustc", "--print", "sysroot"], seconds=60).strip())
+    return any((sysroot / "lib/rustlib" / target.triple / "lib").glob("libstd-*.rlib"))
+
+
+def _debian(target: Target) -> Path:
+    """Debian's compiler with the target's library: the directory its programs are in."""
+    place = cache() / f"rust-{target.debian}"
+    programs = place / "bin"
+    if not (place / ".done").exists():
+        if shutil.which("apt-get") is None:
+            raise Failed(
+                f"this Rust can't build for {target.triple}; run `rustup target add {target.triple}`"
+            )
+        say(f"fetching Debian's Rust for {target.machine}")
+        shutil.rmtree(place, ignore_errors=True)
+        packages = Packages(target.debian)
+        packages.update()
+        tools = packages.missing("rustc-web", "cargo-web")
+        # A C compiler has to be installed for good: build scripts are linked by it.
+        if "gcc" in tools:
+            raise Failed("there is no C compiler; run `apt-get install gcc libc6-dev`")
+        packages.unpack([*tools, f"libstd-rust-web-dev:{target.debian}"], place)
+        programs.mkdir()
+        for name in _PROGRAMS:
+            _wrap(place, programs / name)
+        (place / ".done").touch()
+    say(run([programs / "rustc", "--version"], seconds=60).strip())
+    return programs
+
+
+def _wrap(place: Path, program: Path) -> None:
+    """A script that runs the program with the libraries it was unpacked with."""
+    libraries = place / "usr/lib/x86_64-linux-gnu"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'export LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
+        f'exec "{place}/usr/bin/{program.name}" "$@"\n'
+    )
+    program.chmod(0o755)
