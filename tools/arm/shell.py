@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 Command = Sequence[str | Path]
 
@@ -43,9 +44,13 @@ def show(
     seconds: float,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    log: Path | None = None,
 ) -> int:
-    """Let the program print as it likes; its exit code."""
-    return _wait(command, seconds, env, cwd, None)[0]
+    """Let the program print as it likes, or into a file; its exit code."""
+    if log is None:
+        return _wait(command, seconds, env, cwd, None)[0]
+    with log.open("w") as file:
+        return _wait(command, seconds, env, cwd, file)[0]
 
 
 def _wait(
@@ -53,7 +58,7 @@ def _wait(
     seconds: float,
     env: Mapping[str, str] | None,
     cwd: Path | None,
-    output: int | None,
+    output: int | IO[str] | None,
 ) -> tuple[int, str]:
     try:
         process = subprocess.Popen(

@@ -29,7 +29,8 @@ def rust_environment(target: Target) -> dict[str, str]:
         ):
             del environment[name]
     if not _has_library(target):
-        environment["PATH"] = f"{_debian(target)}:{environment['PATH']}"
+        programs = _debian(target.debian, target.triple)
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
     return environment
 
 
@@ -40,24 +41,22 @@ def _has_library(target: Target) -> bool:
     return any((sysroot / "lib/rustlib" / target.triple / "lib").glob("libstd-*.rlib"))
 
 
-def _debian(target: Target) -> Path:
+def _debian(architecture: str | None, triple: str) -> Path:
     """Debian's compiler with the target's library: the directory its programs are in."""
-    place = cache() / f"rust-{target.debian}"
+    if architecture is None or shutil.which("apt-get") is None:
+        raise Failed(f"this Rust can't build for {triple}; run `rustup target add {triple}`")
+    place = cache() / f"rust-{architecture}"
     programs = place / "bin"
     if not (place / ".done").exists():
-        if shutil.which("apt-get") is None:
-            raise Failed(
-                f"this Rust can't build for {target.triple}; run `rustup target add {target.triple}`"
-            )
-        say(f"fetching Debian's Rust for {target.machine}")
+        say(f"fetching Debian's Rust for {architecture}")
         shutil.rmtree(place, ignore_errors=True)
-        packages = Packages(target.debian)
+        packages = Packages(architecture)
         packages.update()
         tools = packages.missing("rustc-web", "cargo-web")
         # A C compiler has to be installed for good: build scripts are linked by it.
         if "gcc" in tools:
             raise Failed("there is no C compiler; run `apt-get install gcc libc6-dev`")
-        packages.unpack([*tools, f"libstd-rust-web-dev:{target.debian}"], place)
+        packages.unpack([*tools, f"libstd-rust-web-dev:{architecture}"], place)
         programs.mkdir()
         for name in _PROGRAMS:
             _wrap(place, programs / name)

@@ -29,7 +29,7 @@ def build(target: Target) -> Path:
     # maturin asks the first Python on the path for zig.
     environment["PATH"] = f"{BIN}:{environment['PATH']}"
     OUTPUT.mkdir(exist_ok=True)
-    for old in OUTPUT.glob(f"dfq-*_{target.machine}.whl"):
+    for old in _built(target):
         old.unlink()
     run(
         [
@@ -46,10 +46,14 @@ def build(target: Target) -> Path:
 
 def find(target: Target) -> Path:
     """The wheel that was built for a processor."""
-    found = sorted(OUTPUT.glob(f"dfq-*_{target.machine}.whl"))
+    found = _built(target)
     if len(found) != 1:
-        raise Failed(f"{len(found)} wheels for {target.machine} in {OUTPUT}; there should be one")
+        raise Failed(f"{len(found)} wheels for {target.name} in {OUTPUT}; there should be one")
     return found[0]
+
+
+def _built(target: Target) -> list[Path]:
+    return sorted(OUTPUT.glob(f"dfq-*{target.compatibility}_{target.machine}.whl"))
 
 
 def check(wheel: Path, target: Target) -> None:

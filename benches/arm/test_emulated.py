@@ -1,0 +1,79 @@
+"""The extension beside the first design in plain Python, in one emulator.
+
+What is counted goes into ``extra_info``; ``tools/arm/history.py`` compares it with the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import dfq
+from benches.arm import calls, subjects
+from benches.filesystems import Ground
+from benches.payloads import payloads
+from benches.peers import fill_dfq_many, fill_seed
+from benches.seed_queue import SeedQueue
+
+TASKS = 2_000
+DEEP = 10_000
+ROUNDS = 5
+#: From the second count on every shard is there; what differs is the tasks.
+FEW, MANY = 1_500, 2_500
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [subjects.claim_and_ack, subjects.claim_and_ack_seed, subjects.push_many],
+    ids=["claim and ack", "claim and ack, first design", "push many"],
+)
+def test_working_off(benchmark: Any, ground: Ground, prepare: Callable[..., Any]) -> None:
+    with ExitStack() as cleanup:
+
+        def setup() -> tuple[tuple[()], dict[str, Any]]:
+            path = cleanup.enter_context(ground.directory())
+            return (), {"work": prepare(str(path), TASKS)}
+
+        benchmark.extra_info["tasks"] = TASKS
+        benchmark.pedantic(lambda work: work(), setup=setup, rounds=ROUNDS)
+
+
+def test_the_first_claim(benchmark: Any, ground: Ground) -> None:
+    """Open, scan, shuffle, take one: the index is built anew each time."""
+    with ground.directory() as path:
+        fill_dfq_many(path, payloads(DEEP))
+
+        def first_claim() -> None:
+            with dfq.open(path) as queue:
+                lease = queue.claim("bench")
+                assert lease is not None
+                queue.release(lease)
+
+        benchmark.pedantic(first_claim, rounds=ROUNDS, warmup_rounds=1)
+
+
+def test_the_first_claim_of_the_first_design(benchmark: Any, ground: Ground) -> None:
+    with ground.directory() as path:
+        fill_seed(path, payloads(DEEP))
+
+        def first_claim() -> None:
+            lease = SeedQueue(path).claim("bench")
+            assert lease is not None
+            (path / "pending" / lease.task_id / "lease.json").unlink()
+
+        benchmark.pedantic(first_claim, rounds=ROUNDS, warmup_rounds=1)
+
+
+@pytest.mark.parametrize(
+    "verb", ["claim_and_ack", "claim_and_ack_seed", "push_many", "push_one_by_one"]
+)
+def test_system_calls_of_a_task(benchmark: Any, verb: str) -> None:
+    """Timed is nothing here: the benchmark carries the counts."""
+    few, many = (FEW, MANY) if verb != "push_one_by_one" else (300, 500)
+    benchmark.extra_info["calls"] = calls.per_task(verb, few, many)
+    benchmark.pedantic(int, rounds=1)

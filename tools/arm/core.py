@@ -1,0 +1,70 @@
+"""The core of the test suite: what runs in the arm64 tree, and what does not, and why.
+
+A pytest plugin (``-p tools.arm.core``). What is left out is left out by this list alone: in
+the tree, as in CI, a test that misses something fails, it does not skip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+#: Each is one pytest process; they run at once. `tests/unit` has more than this, so that
+#: what is new there is run without a line here.
+LANES = (
+    ("tests/conformance",),
+    (
+        "tests/integration/file",
+        "tests/integration/test_worker.py",
+        "tests/unit",
+    ),
+)
+
+_PTRACE = "QEMU has no ptrace, so there is no strace; native runs have it"
+_SERVER = "a server of its own, run natively; moto stands for S3 here"
+_PURE = "pure Python, the same on every processor"
+_SLOW = "hundreds of requests a test, each some 50 ms in the emulator; native arm64 runs them"
+
+#: Regular expressions for node ids, and why these do not run here.
+EXCLUDED = {
+    r"conformance/.*\[(.*-)?(s3 on )?(ministack|seaweedfs)": _SERVER,
+    r"conformance/test_.*\[(.*-)?(memory|s3 on memory)": _PURE,
+    r"conformance/test_.*\[(.*-)?s3 on local": _PURE,
+    r"conformance/stores/.*\[(memory|local)": _PURE,
+    # Of S3's the store itself, and whatever a lease is held to.
+    r"conformance/test_(?!lease|settle).*\[(.*-)?s3 on moto": _SLOW,
+    r"unit/(cli|stores|engines)/": _PURE,
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the list says, and nothing else."""
+    left_out = [item for item in items if _reason(item.nodeid) is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if _reason(item.nodeid) is None]
+    config.stash[_LEFT_OUT] = [item.nodeid for item in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what did not run, so that nobody takes this for the whole."""
+    counts: dict[str, int] = {}
+    for node_id in terminalreporter.config.stash.get(_LEFT_OUT, []):
+        reason = _reason(node_id) or ""
+        counts[reason] = counts.get(reason, 0) + 1
+    for reason, count in counts.items():
+        terminalreporter.write_line(f"left out {count}: {reason}")
+
+
+_LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def _reason(node_id: str) -> str | None:
+    return next(_matching(node_id), None)
+
+
+def _matching(node_id: str) -> Iterator[str]:
+    for pattern, reason in EXCLUDED.items():
+        if re.search(pattern, node_id):
+            yield reason
