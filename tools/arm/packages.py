@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.arm.places import cache
-from tools.arm.shell import run
+from tools.arm.shell import Failed, run, say
 
+_TRIES = 4
 NATIVE = "amd64"
 
 
@@ -28,14 +29,26 @@ class Packages:
         ]
 
     def update(self) -> None:
-        """Fetch the lists; apt asks only for what is newer."""
-        run(["apt-get", *self._options, "-qq", "update"], seconds=300)
+        """Fetch the lists; apt asks only for what is newer.
 
-    def missing(self, *names: str) -> list[str]:
-        """What would have to be installed on this machine for these."""
+        A mirror that is being written to hands out lists that do not match, for a while; and a
+        source that has nothing for the other processor is no matter. So a failure is only
+        said: what can't be had without that list fails by its name.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                run(["apt-get", *self._options, "-qq", "update"], seconds=300)
+                return
+            except Failed as failed:
+                if not left:
+                    say(f"not all package lists could be fetched: {failed}")
+
+    def missing(self, *names: str) -> dict[str, str]:
+        """What would have to be installed on this machine for these, and in which version."""
         command = ["apt-get", *self._options, "--simulate", "--no-install-recommends", "install"]
         planned = run([*command, *names], seconds=120).splitlines()
-        return [line.split()[1] for line in planned if line.startswith("Inst ")]
+        installs = [line.split() for line in planned if line.startswith("Inst ")]
+        return {words[1]: words[2].lstrip("(") for words in installs}
 
     def unpack(self, names: list[str], into: Path) -> None:
         """Download them and unpack them there; nothing is installed."""

@@ -9,11 +9,13 @@ compiler, not even one of the same version.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import tomllib
 from pathlib import Path
 
 from tools.arm.packages import Packages
-from tools.arm.places import Target, cache
+from tools.arm.places import REPOSITORY, Target, cache
 from tools.arm.shell import Failed, run, say
 
 _PROGRAMS = ("rustc", "cargo", "rustdoc")
@@ -56,7 +58,10 @@ def _debian(architecture: str | None, triple: str) -> Path:
         # A C compiler has to be installed for good: build scripts are linked by it.
         if "gcc" in tools:
             raise Failed("there is no C compiler; run `apt-get install gcc libc6-dev`")
-        packages.unpack([*tools, f"libstd-rust-web-dev:{architecture}"], place)
+        _check_age(tools["rustc-web"])
+        # The very same build, or the compiler does not know it for its own.
+        library = f"libstd-rust-web-dev:{architecture}={tools['rustc-web']}"
+        packages.unpack([*tools, library], place)
         programs.mkdir()
         for name in _PROGRAMS:
             _wrap(place, programs / name)
@@ -65,9 +70,24 @@ def _debian(architecture: str | None, triple: str) -> Path:
     return programs
 
 
+def _check_age(version: str) -> None:
+    """Security updates bring new compilers; without their list there is only the first one."""
+    cargo = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())
+    needed = cargo["workspace"]["package"]["rust-version"]
+    if _numbers(version) < _numbers(needed):
+        raise Failed(
+            f"apt offers Rust {version}, dfq needs {needed}; is there a line for Debian's "
+            "security updates in the system's sources, and can its list be fetched now?"
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2]]
+
+
 def _wrap(place: Path, program: Path) -> None:
     """A script that runs the program with the libraries it was unpacked with."""
-    libraries = place / "usr/lib/x86_64-linux-gnu"
+    libraries = ":".join(f"{place}/{top}/x86_64-linux-gnu" for top in ("usr/lib", "lib"))
     program.write_text(
         "#!/bin/sh\n"
         f'export LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
