@@ -19,10 +19,13 @@ LANES = (
         "tests/integration/file",
         "tests/integration/test_worker.py",
         "tests/unit",
+        "benches/arm/test_memory.py::test_an_idle_worker_is_small",
     ),
 )
 
 _PTRACE = "QEMU has no ptrace, so there is no strace; native runs have it"
+_MKFS = "makes an ext4 image: the tree has no e2fsprogs, the native run has"
+_STARTS = "starts Python dozens of times, at 3 s each in the emulator; native arm64 runs them"
 _SERVER = "a server of its own, run natively; moto stands for S3 here"
 _PURE = "pure Python, the same on every processor"
 _SLOW = "hundreds of requests a test, each some 50 ms in the emulator; native arm64 runs them"
@@ -35,7 +38,14 @@ EXCLUDED = {
     r"conformance/stores/.*\[(memory|local)": _PURE,
     # Of S3's the store itself, and whatever a lease is held to.
     r"conformance/test_(?!lease|settle).*\[(.*-)?s3 on moto": _SLOW,
-    r"unit/(cli|stores|engines)/": _PURE,
+    r"unit/(cli|stores|engines|tools)/": _PURE,
+    r"file/test_(index_counts|emulated)\.py": _PTRACE,
+    r"file/test_known_entries\.py.*no inotify": _PTRACE,
+    r"file/test_scarcity\.py.*refused_thread": _PTRACE,
+    r"file/test_processes\.py.*(without_inotify|lacks_a_call|openat2_is_missing)": _PTRACE,
+    r"file/test_processes\.py.*takes_over_from_the_dead\[(?!inotify)": _PTRACE,
+    r"file/test_bad_disk\.py.*(read_only)": _MKFS,
+    r"file/test_bad_input\.py.*(command|stdin|rows_with_bad_ids)": _STARTS,
 }
 
 

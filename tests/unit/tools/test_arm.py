@@ -63,7 +63,7 @@ def test_a_step_that_fails_says_what_it_printed():
 
 
 def test_a_step_ends_in_time_and_with_it_what_it_started(tmp_path):
-    with pytest.raises(Failed, match="still running after 0.5 s"):
+    with pytest.raises(Failed, match="still running"):
         show(["sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; wait"], seconds=0.5)
     pid = tmp_path.joinpath("pid").read_text().strip()
     with pytest.raises(Failed):
