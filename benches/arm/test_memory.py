@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -18,8 +19,12 @@ from benches.filesystems import Ground
 from benches.payloads import payloads
 
 MAX_IDLE_KILOBYTES = 25_000
-WARM = 2_000
+WARM = 5_000
 TASKS = 10_000
+#: No more wait at once than before: an index is as large as the queue was deep.
+LOT = 500
+#: As on a small Pi. Else glibc keeps a heap for each thread, which take long to fill up evenly.
+SETTINGS = {"MALLOC_ARENA_MAX": "2"}
 MAX_GROWTH = 0.02
 _PATIENCE_SECONDS = 900
 
@@ -39,19 +44,23 @@ class Worker:
                     sys.executable, "-m", "dfq", "worker", str(path),
                     "--handler", "benches.arm.handler:work",
                 ],
-                cwd=REPOSITORY, stdout=log, stderr=log,
+                cwd=REPOSITORY, stdout=log, stderr=log, env={**os.environ, **SETTINGS},
             )  # fmt: skip
 
     def work_off(self, count: int) -> None:
-        """Give it so many tasks, and wait until the last is done."""
+        """Give it so many tasks by and by, and wait until the last is done."""
+        for start in range(0, count, LOT):
+            self._work_off_lot(min(LOT, count - start))
+
+    def _work_off_lot(self, count: int) -> None:
         self._queue.push_many([self._queue.new_task(task) for task in payloads(count)])
         self._done += count
         pause = threading.Event()
-        for _ in range(_PATIENCE_SECONDS * 4):
+        for _ in range(_PATIENCE_SECONDS * 10):
             if self._queue.stats().completed == self._done:
                 return
             assert self._process.poll() is None, self._log.read_text()[-2000:]
-            pause.wait(0.25)
+            pause.wait(0.1)
         raise AssertionError(f"not done after {_PATIENCE_SECONDS} s: {self._queue.stats()}")
 
     def weigh(self) -> tuple[int, int]:

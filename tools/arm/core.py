@@ -36,6 +36,7 @@ EXCLUDED = {
     r"conformance/test_.*\[(.*-)?(memory|s3 on memory)": _PURE,
     r"conformance/test_.*\[(.*-)?s3 on local": _PURE,
     r"conformance/stores/.*\[(memory|local)": _PURE,
+    r"test_settle.*(retry_policy_decides|newest_twenty).*moto": _SLOW,
     # Of S3's the store itself, and whatever a lease is held to.
     r"conformance/test_(?!lease|settle).*\[(.*-)?s3 on moto": _SLOW,
     r"unit/(cli|stores|engines|tools)/": _PURE,
