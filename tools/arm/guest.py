@@ -18,6 +18,8 @@ CPU = "cortex-a72"
 
 _ENTER = """
 root=$1 checkout=$2 shared=$3; shift 3
+# A mount of its own: only so can tests make namespaces in it.
+mount --bind "$root" "$root"
 mkdir -p "$root/proc" "$root/dev" "$root/sys" "$root/tmp" "$root/root" "$root$checkout" "$root/out"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
