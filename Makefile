@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROFILE ?= dev
+# Tests wait more than they compute.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # By the environment, as maturin does not pass its own --quiet on to pip.
 export PIP_QUIET := 1
-RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find rust/dfq-* -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-s3 test test-rust lint format bench soak guards clean
+.PHONY: help demo demo-s3 test test-rust lint format bench soak simulate fuzz guards clean
 .PHONY: wheel wheel-aarch64 wheel-armv7l wheel-x86_64 wheel-x86_64-musl wheel-aarch64-musl
 .PHONY: test-arm bench-arm audit audit-python
 
@@ -38,7 +40,7 @@ demo-s3: $(VENV)/dev $(VENV)/built-$(PROFILE) ## The same in a bucket, on a Seaw
 	$(BIN)/python -m tests.servers.run seaweedfs -- $(BIN)/python -m dfq demo {url}
 
 test: $(VENV)/dev $(VENV)/built-$(PROFILE) test-rust ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-rust:
 	cargo test --quiet --package dfq-core
@@ -52,6 +54,7 @@ lint: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Check style, types, stubs and the 
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 	cargo fmt --check
+	cargo fmt --check --manifest-path rust/fuzz/Cargo.toml
 	cargo clippy --quiet --all-targets -- --deny warnings
 
 audit: audit-python ## Look for dependencies with known holes or unwanted licences
@@ -105,6 +108,12 @@ bench-arm: wheel-aarch64 ## Measure on arm64 by QEMU (KEEP=1 makes it the baseli
 
 soak: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Kill processes at random for a long time
 	DFQ_KILLS=5000 $(BIN)/python -m pytest tests/acceptance/crash/test_kill_at_random.py --timeout=7200
+
+simulate: $(VENV)/dev $(VENV)/built-$(PROFILE) ## Run 100,000 seeds of the simulation of a bucket
+	$(BIN)/python -m tests.simulation.seeds --count 100000
+
+fuzz: ## Feed USV files of every kind to the reader and the merge, for DFQ_FUZZ_SECONDS (60)
+	rust/fuzz/run.sh $${DFQ_FUZZ_SECONDS:-60}
 
 guards: $(VENV)/dev ## Take each guard out once, and see a test go red
 	$(BIN)/python tests/guards/run.py

@@ -12,13 +12,18 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-@functools.cache
 def binary() -> Path:
-    """The bare loop, optimised; cargo decides whether there is anything to build."""
+    """The bare loop, optimised."""
+    return example("bare_loop")
+
+
+@functools.cache
+def example(name: str) -> Path:
+    """An example of the core, optimised; cargo decides whether there is anything to build."""
     if shutil.which("cargo") is None:
-        raise RuntimeError("the bare loop needs cargo; install Rust, then run this again")
+        raise RuntimeError(f"{name} needs cargo; install Rust, then run this again")
     done = subprocess.run(
-        ["cargo", "build", "--release", "-p", "dfq-core", "--example", "bare_loop",
+        ["cargo", "build", "--release", "-p", "dfq-core", "--example", name,
          "--message-format=json-render-diagnostics"],
         cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
@@ -26,7 +31,7 @@ def binary() -> Path:
     return next(
         Path(message["executable"])
         for message in messages
-        if message["reason"] == "compiler-artifact" and message["target"]["name"] == "bare_loop"
+        if message["reason"] == "compiler-artifact" and message["target"]["name"] == name
     )
 
 

@@ -41,11 +41,12 @@ class Plan:
     peer_tasks: int = 2_000
     #: In a bucket.
     bucket_tasks: int = 500
+    shard_records: int = 200_000
 
 
 QUICK = Plan(
     rounds=1, tasks=3_000, deep=30_000, one_by_one=1_000, million=200_000, idle_seconds=10.0,
-    commands=3, peer_tasks=500, bucket_tasks=150,
+    commands=3, peer_tasks=500, bucket_tasks=150, shard_records=50_000,
 )  # fmt: skip
 
 

@@ -83,7 +83,20 @@ def measure(name: str, plan: Plan) -> Run:
             if name in where:
                 say(f"{name}: {take.__name__.replace('_', ' ')}")
                 found += map(told, take(ground, plan))
+        if name == "tmpfs":
+            found += usv(ground, plan)
         return Run(ground.description, taken(plan), found, rows=compare(ground, plan))
+
+
+def usv(ground: Ground, plan: Plan) -> list[Figure]:
+    """The figures of USV."""
+    from benches import usv_figures
+
+    found: list[Figure] = []
+    for take in usv_figures.FIGURES:
+        say(f"{ground.name}: {take.__name__.replace('_', ' ')}")
+        found += map(told, take(ground, plan))
+    return found
 
 
 def measure_bucket(plan: Plan) -> Run:

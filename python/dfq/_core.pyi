@@ -1,6 +1,23 @@
 from typing import Any, final
 
-__all__ = ["CoreError", "FileQueue", "parse_listing", "shard_of"]
+__all__ = [
+    "CoreError",
+    "FileQueue",
+    "UsvFeed",
+    "UsvReader",
+    "UsvWriter",
+    "check_usv",
+    "count_usv",
+    "find_usv",
+    "join_usv",
+    "merge_usv",
+    "normal_key",
+    "parse_listing",
+    "parse_time_ns",
+    "shard_of",
+    "split_usv",
+    "usv_is_visible",
+]
 
 _Moment = tuple[int, int]
 _Filter = tuple[str | None, list[str], int | None, int | None, list[str] | None]
@@ -70,3 +87,51 @@ def shard_of(task_id: str) -> str: ...
 def parse_listing(
     body: bytes, prefix: str = ""
 ) -> tuple[list[tuple[str, str, float, int]], bool, str | None]: ...
+
+@final
+class UsvReader:
+    def __new__(
+        cls, path: str, *, visible: bool = False, max_record_bytes: int = 16777216
+    ) -> UsvReader: ...
+    def read(self, limit: int) -> list[list[str]]: ...
+    @property
+    def records_read(self) -> int: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+@final
+class UsvFeed:
+    def __new__(cls, *, visible: bool = False, max_record_bytes: int = 16777216) -> UsvFeed: ...
+    def feed(self, data: bytes) -> None: ...
+    def read(self, limit: int) -> list[list[str]]: ...
+    @property
+    def records_read(self) -> int: ...
+
+@final
+class UsvWriter:
+    def __new__(cls, path: str) -> UsvWriter: ...
+    def write(self, rows: list[list[str]]) -> None: ...
+    def close(self) -> dict[str, Any]: ...
+
+def split_usv(body: bytes, visible: bool = False) -> list[list[str]]: ...
+def join_usv(rows: list[list[str]]) -> bytes: ...
+def check_usv(
+    path: str,
+    columns: int | None = None,
+    visible: bool = False,
+    max_record_bytes: int = 16777216,
+) -> dict[str, Any]: ...
+def count_usv(path: str, visible: bool = False) -> int: ...
+def usv_is_visible(beginning: bytes) -> bool: ...
+def merge_usv(
+    shard: str | None,
+    inbox: list[tuple[str, bytes | str]],
+    output: str,
+    rejects: str,
+    rules: dict[str, Any],
+) -> dict[str, Any]: ...
+def find_usv(path: str, key: str, columns: int, key_column: int, key_rule: str) -> bytes | None: ...
+def normal_key(key: str, rule: str) -> str: ...
+def parse_time_ns(text: str) -> int | None: ...

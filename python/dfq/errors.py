@@ -140,6 +140,30 @@ class StoreNotSafe(QueueUnavailable):
         )
 
 
+class NoIndex(DfqError, LookupError):
+    """There is no index at this place; `dfq index create` makes one."""
+
+    exit_code = 66
+
+
+class InvalidIndex(DfqError, ValueError):
+    """datapackage.json is wrong, or a change of it is refused: mend what the message names."""
+
+    exit_code = 78
+
+
+class InvalidRecord(DfqError, ValueError):
+    """A record does not fit the columns of its index: mend the field it names."""
+
+    exit_code = 65
+
+
+class ShardDamaged(DfqError, ValueError):
+    """A shard of an index can't be read; it was left as it is. The message says where."""
+
+    exit_code = 65
+
+
 class LayoutTooNew(DfqError, RuntimeError):
     """A newer dfq made this queue. Upgrade dfq to open it."""
 

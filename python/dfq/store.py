@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Protocol
 
 from dfq.errors import DfqError
 
-#: No body may be larger, coming or going.
+#: No body may be larger, coming or going; what is larger goes from and into files.
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 #: What S3 allows for a key is 1,024 bytes; the rest is left to the prefix of the store.
 MAX_KEY_LENGTH: Final = 800
@@ -158,6 +158,21 @@ class Store(Protocol):
 
     def read(self, key: str) -> Object | None:
         """The object, or None if there is none."""
+        ...
+
+    def fetch(self, key: str, path: str) -> Stored | None:
+        """Copy an object of any size into a new file here; None, and no file, if there is none.
+
+        What happens to the object meanwhile does not show in the copy.
+        """
+        ...
+
+    def create_from(self, key: str, path: str) -> str:
+        """Like :meth:`create`, with the bytes of a file, however many."""
+        ...
+
+    def replace_from(self, key: str, path: str, etag: str) -> str:
+        """Like :meth:`replace`, with the bytes of a file, however many."""
         ...
 
     def list(self, prefix: str, after: str = "", limit: int = MAX_PAGE) -> Page:

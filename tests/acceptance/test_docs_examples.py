@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = ("docs/guide.md", "docs/protocol.md", "docs/guarantees.md", "docs/operations.md")
+DOCUMENTS = (
+    "docs/guide.md",
+    "docs/index.md",
+    "docs/protocol.md",
+    "docs/guarantees.md",
+    "docs/operations.md",
+)
 
 _LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 _TEST = re.compile(r"`(tests/[\w/.]+\.py)(?:::(\w+))?`")

@@ -140,7 +140,7 @@ def push_a_mix(queue):
         (Filter(names=()), set()),
         (Filter(project="a", labels=("blue",), names=("paint",), max_priority=20), {"a-both"}),
     ],
-    ids=repr,
+    ids=lambda value: repr(value if isinstance(value, Filter) else sorted(value)),
 )
 def test_a_filter_takes_just_what_it_asks_for(queue, filter, wanted):
     push_a_mix(queue)

@@ -288,6 +288,18 @@ def test_saved_state_survives_a_crash(engine, clock):
     assert queue.load_state("a") == [1, 2]
 
 
+def test_a_state_that_another_process_saves_takes_no_time_from_the_lease(engine, clock):
+    queue = engine.open_queue(lease_seconds=60)
+    queue.push(1, id="a")
+    lease = queue.heartbeat(queue.claim("w"), lease_seconds=90)
+    clock.advance(5)
+    engine.reopen().save_state(lease, "from a helper")
+    clock.advance(80)
+    assert engine.reopen().claim("other") is None
+    queue.ack(lease)
+    assert queue.get("a").state == "completed"
+
+
 def test_a_state_that_can_not_be_stored_keeps_the_old_one(engine):
     queue = engine.open_queue(max_result_bytes=50)
     queue.push(1, id="a")

@@ -1,4 +1,4 @@
-"""Take each guard out of the core once, and see a test go red.
+"""Take each guard out of the core and the compiler once, and see a test go red.
 
     python tests/guards/run.py [--list] [NAME ...]
 
@@ -17,15 +17,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from guards import GUARDS, Guard, Place
+from compiler_guards import COMPILER_GUARDS
+
+from guards import GUARDS as CORE_GUARDS
+from guards import Guard, Place
+
+GUARDS = (*CORE_GUARDS, *COMPILER_GUARDS)
 
 REPO = Path(__file__).resolve().parents[2]
 WORK = Path(tempfile.gettempdir()) / "dfq-guards"
 TARGET = Path(tempfile.gettempdir()) / "dfq-guards-target"
 SOURCES = ("Cargo.toml", "Cargo.lock", "README.md", "pyproject.toml")
-CORE = "rust/dfq-core/src"
+#: Where a guard's file is looked for, by the ending of its name.
+HOMES = {".rs": "rust/dfq-core/src", ".py": "python/dfq"}
 SECONDS = 300
 
 
@@ -49,7 +56,18 @@ def block_of(place: Place, source: str) -> tuple[int, int]:
         depth = len(line) - len(line.lstrip(" "))
         if depth <= indent and code.startswith(("}", "pub const ", "const ")):
             return start, end
+        if place.file.endswith(".py") and _ends_block(source[end:], indent):
+            return start, end
+    if place.file.endswith(".py"):
+        return start, end
     raise Mismatch(f"{place.file}: {place.within!r} begins no block")
+
+
+def _ends_block(rest: str, indent: int) -> bool:
+    """Whether a Python block ends before this: something else begins at its own depth."""
+    line = next((line for line in rest.splitlines() if line.strip()), "")
+    depth = len(line) - len(line.lstrip(" "))
+    return bool(line) and depth <= indent and not line.lstrip().startswith(")")
 
 
 def changed(place: Place, source: str) -> str:
@@ -65,7 +83,8 @@ def changed(place: Place, source: str) -> str:
 
 def take_out(guard: Guard) -> tuple[Path, str]:
     """The file, and what it is to hold, without the guard."""
-    path = WORK / CORE / guard.place.file
+    file = Path(guard.place.file)
+    path = WORK / HOMES[file.suffix] / file
     try:
         return path, changed(guard.place, path.read_text())
     except (Mismatch, FileNotFoundError) as error:
@@ -93,15 +112,24 @@ class DoesNotBuild(Exception):
     """What cargo said."""
 
 
-def build() -> None:
-    """Build the extension from the copy, and put it into the copied package."""
+EXTENSION = "python/dfq/_core.abi3.so"
+
+
+def build(guards: Iterable[Guard]) -> None:
+    """Build the extension from the copy, and put it into the copied package.
+
+    For guards in Python alone, the one that is built already will do.
+    """
+    if (REPO / EXTENSION).is_file() and all(g.place.file.endswith(".py") for g in guards):
+        shutil.copy2(REPO / EXTENSION, WORK / EXTENSION)
+        return
     features = ["--features", "pyo3/extension-module"]
     command = ["cargo", "build", "--quiet", "--lib", "-p", "dfq-py", *features]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "RUSTFLAGS": "-Awarnings"}
     done = subprocess.run(command, cwd=WORK, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise DoesNotBuild(done.stderr)
-    shutil.copy2(TARGET / "debug" / "lib_core.so", WORK / "python/dfq/_core.abi3.so")
+    shutil.copy2(TARGET / "debug" / "lib_core.so", WORK / EXTENSION)
 
 
 def red_tests(guard: Guard) -> list[str]:
@@ -126,7 +154,7 @@ class Baseline:
     """The tests that are red with all guards in place: those notice nothing."""
 
     def __init__(self, guards: list[Guard]) -> None:
-        build()
+        build(guards)
         self._red: dict[tuple[str, str], list[str]] = {}
         for guard in guards:
             if (guard.tests, guard.only) not in self._red:
@@ -144,7 +172,7 @@ def verdict_without(guard: Guard, baseline: Baseline) -> tuple[bool, str]:
     whole = path.read_text()
     path.write_text(source)
     try:
-        build()
+        build([guard])
         # Twice before saying so: two processes may by chance have taken the same wrong lock.
         red = baseline.newly_red(guard) or baseline.newly_red(guard)
     except DoesNotBuild as error:

@@ -41,8 +41,17 @@ def examples_in_help():
     for name in SUMMARIES:
         command = dfq_command.get_command(click.Context(dfq_command), name)
         yield from (pytest.param(text, id=text) for text in command.examples)
+        if isinstance(command, click.Group):
+            yield from examples_in_group(command)
     lines = [line.strip() for line in dfq_command.help.splitlines()]
     yield from (pytest.param(text, id=text) for text in lines if text.startswith("dfq "))
+
+
+def examples_in_group(group):
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        below = getattr(command, "examples", ())
+        yield from (pytest.param(text, id=f"{group.name}: {text}") for text in below)
 
 
 def examples_in_docs():
@@ -60,6 +69,11 @@ def prepared(tmp_path_factory):
         queue.nack(queue.claim("worker-1"), "the printer is on fire")
         for number in (18, 19):
             queue.push({"customer": number}, id=f"invoice-{number}", project="acme")
+    with dfq.Index.create(
+        folder / "shops", ["domain", "city", "population:integer"], key_rule="domain"
+    ) as index:
+        index.put({"domain": "example.com", "city": "Bern"})
+    (folder / "shops.csv").write_text("domain,city\nexample.net,Rome\nexample.org,Lima\n")
     (folder / "shop").mkdir()
     (folder / "shop" / "__init__.py").write_text("")
     (folder / "shop" / "tasks.py").write_text(TASKS_PY)

@@ -44,5 +44,13 @@ def with_context(ctx: dfq.Context, payload: dict[str, int]) -> Iterator[int]:
     yield ctx.fence
 
 
+def by_index() -> None:
+    with dfq.Index.create("/srv/shops", ["domain", "visits:integer"]) as index:
+        index.put({"domain": "example.com", "visits": 3})
+        assert_type(index.get("example.com"), dict[str, str] | None)
+        assert_type(index.compile().files, int)
+        assert_type(list(index.scan()), list[dict[str, str]])
+
+
 def misspelt() -> None:
     dfq.opne("/srv/q")  # type: ignore[attr-defined]

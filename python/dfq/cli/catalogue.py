@@ -28,6 +28,13 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Hand out tasks again.",
         "sweep": "Put right what crashes left behind.",
     },
+    "Index": {
+        "index": "Keep records under keys, as sorted files.",
+        "compile": "Fold what waits into the shards of an index.",
+    },
+    "Files": {
+        "usv": "Convert, check and look at USV files.",
+    },
     "Shell": {
         "completion": "Print the completion script of a shell.",
     },

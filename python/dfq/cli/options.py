@@ -43,6 +43,10 @@ class Command(click.Command):
                 formatter.write(f"  {example}\n")
 
 
+class Group(Command, click.Group):
+    """Commands with one purpose; its help ends with examples, too."""
+
+
 def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function a command with examples."""
     return click.command(cls=Command, examples=examples, **settings)

@@ -25,9 +25,10 @@ SUFFIXES = {
 }
 FORMATS = ("jsonl", "csv", "tsv", "usv")
 
-# USV has its separators as visible symbols; the control characters they stand for count too.
-_UNIT, _RECORD, _ESCAPE = "\u241f", "\u241e", "\u241b"
 _CHUNK = 1 << 16
+
+#: A number and cells; a text in place of them says what is wrong.
+_Record = tuple[int, list[str] | str]
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,18 @@ def format_of(file_name: str, given: str | None) -> str:
     )
 
 
+def read_records(stream: IO[bytes], kind: str, *, limit: int) -> Iterator[_Record]:
+    """The records of a CSV, TSV or USV file, the header among them."""
+    if kind == "usv":
+        return _usv_records(stream, limit)
+    return _csv_records(stream, "\t" if kind == "tsv" else ",", limit)
+
+
 def read_rows(stream: IO[bytes], kind: str, *, limit: int) -> Iterator[Row | BadRow]:
     """The rows of ``stream``; no row of more than ``limit`` bytes is kept in memory."""
     if kind == "jsonl":
         return _json_rows(stream, limit)
-    if kind == "usv":
-        return _named_cells(_usv_records(stream, limit), ended=True)
-    return _named_cells(_csv_records(stream, "\t" if kind == "tsv" else ",", limit))
+    return _named_cells(read_records(stream, kind, limit=limit), ended=kind == "usv")
 
 
 def _json_rows(stream: IO[bytes], limit: int) -> Iterator[Row | BadRow]:
@@ -105,9 +111,6 @@ def _too_long(limit: int) -> str:
     return f"longer than {limit:,} bytes, the largest payload this queue takes"
 
 
-_Record = tuple[int, list[str] | str]
-
-
 def _csv_records(stream: IO[bytes], delimiter: str, limit: int) -> Iterator[_Record]:
     """Numbered CSV records; a text in place of one says what is wrong with it."""
     import csv
@@ -141,62 +144,9 @@ def _csv_records(stream: IO[bytes], delimiter: str, limit: int) -> Iterator[_Rec
 
 
 def _usv_records(stream: IO[bytes], limit: int) -> Iterator[_Record]:
-    """Numbered USV records. Line breaks around a record are layout, not content."""
-    number = 0
-    for raw in _split(stream, limit):
-        number += 1
-        if raw is None:
-            yield number, _too_long(limit)
-            continue
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError as error:
-            yield number, f"not UTF-8: {error.reason}"
-            continue
-        text = text.strip("\r\n")
-        if text:
-            yield number, _units(text)
-        else:
-            number -= 1
+    from dfq.cli.usv_stream import usv_records
 
-
-def _split(stream: IO[bytes], limit: int) -> Iterator[bytes | None]:
-    """Records as bytes, None for one that is too long."""
-    symbol, control, escape = _RECORD.encode(), b"\x1e", _ESCAPE.encode()
-    rest, skipping = b"", False
-    while True:
-        chunk = stream.read(_CHUNK)
-        rest += chunk.replace(control, symbol) if b"\x1e" in chunk else chunk
-        start = 0
-        while (end := rest.find(symbol, start)) >= 0:
-            if rest[:end].endswith(escape):
-                start = end + len(symbol)
-                continue
-            yield None if skipping or end > limit else rest[:end]
-            rest, start, skipping = rest[end + len(symbol) :], 0, False
-        if not chunk:
-            break
-        if len(rest) > limit:
-            # Keep what may be the beginning of a separator.
-            rest, skipping = rest[-8:], True
-    if skipping or rest.strip(b"\r\n"):
-        yield None if skipping else rest
-
-
-def _units(text: str) -> list[str]:
-    cells, cell, escaped = [], [], False
-    for char in text:
-        if escaped:
-            cell.append(char)
-            escaped = False
-        elif char == _ESCAPE:
-            escaped = True
-        elif char in (_UNIT, "\x1f"):
-            cells.append("".join(cell))
-            cell = []
-        else:
-            cell.append(char)
-    return [*cells, "".join(cell)]
+    return usv_records(stream, limit)
 
 
 def _named_cells(records: Iterator[_Record], ended: bool = False) -> Iterator[Row | BadRow]:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Self
 
 from dfq.errors import DfqError, DiskFull, QueueUnavailable, StoreRefused, StoreUnsure
 
@@ -32,6 +33,33 @@ def opened(path: str, names: Sequence[str], *, make: bool = False) -> Iterator[i
         yield handle
     finally:
         os.close(handle)
+
+
+class LastFolder:
+    """The folder that was last asked for, kept open: a listing reads many files of each."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._names: Sequence[str] | None = None
+        self._handle = -1
+
+    def opened(self, names: Sequence[str]) -> int:
+        """A handle on a folder, valid until the next is asked for."""
+        if self._names != names:
+            self._close()
+            self._handle, self._names = _walk(self._path, names, make=False), names
+        return self._handle
+
+    def _close(self) -> None:
+        if self._names is not None:
+            self._names = None
+            os.close(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._close()
 
 
 def _walk(path: str, names: Sequence[str], *, make: bool) -> int:
@@ -88,6 +116,23 @@ def prune(path: str, names: Sequence[str]) -> None:
         except OSError:
             # Not empty, or gone already: either way there is nothing to do above it.
             return
+
+
+def strangers(path: str, names: Sequence[str], left_out: str) -> list[str]:
+    """What is neither a folder nor a regular file with a name that is text, at any depth."""
+    found: list[str] = []
+    with suppress(FileNotFoundError), opened(path, names) as handle:
+        for entry in sorted(os.scandir(handle), key=lambda entry: entry.name):
+            if not names and entry.name == left_out:
+                continue
+            name = "/".join((*names, entry.name))
+            if not entry.name.isprintable():
+                found.append(os.fsencode(name).decode(errors="backslashreplace"))
+            elif entry.is_dir(follow_symlinks=False):
+                found += strangers(path, (*names, entry.name), left_out)
+            elif not entry.is_file(follow_symlinks=False):
+                found.append(name)
+    return found
 
 
 @contextmanager

@@ -5,7 +5,8 @@ create links it to its name, which fails if the name is taken; every other write
 lock while it compares the version and renames the file over the old one, or unlinks it. Then the
 folder is synced. So a name always holds a whole body, and a create needs no lock.
 
-Versions are named by the MD5 of the body, and times are set from the clock that was handed in.
+Versions are named by the MD5 of the body; those of larger files by inode, time and size, so that no
+listing reads them. Times are set from the clock that was handed in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import stat
 import threading
 import zlib
 
@@ -20,6 +22,8 @@ import zlib
 from builtins import list as List
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from typing import IO, NamedTuple
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from dfq.errors import StoreBusy, StoreRefused
@@ -40,15 +44,26 @@ from dfq.store import (
     check_limit,
     check_prefix,
 )
-from dfq.stores.folders import explained, is_folder, opened, prune, sync
+from dfq.stores.files import copy, new_file, open_file
+from dfq.stores.folders import LastFolder, explained, is_folder, opened, prune, strangers, sync
 
 #: Files aside and locks; no key begins so.
 _ASIDE = ".dfq-store"
+#: Versions of files up to here are named by what is in them.
+NAMED_BY_CONTENT_BYTES = 256 * 1024
 _LOCKS = 64
 _LOCK_SECONDS = 10.0
 _LOCK_POLL_SECONDS = 0.002
 #: A folder may be pruned between its making and its use.
 _TRIES = 100
+
+
+class _Aside(NamedTuple):
+    """A file aside: its folder, its name there, and the version that it will be."""
+
+    folder: int
+    name: str
+    etag: str
 
 
 class LocalStore:
@@ -75,56 +90,60 @@ class LocalStore:
 
     def create(self, key: str, body: bytes) -> str:
         """Store a body under a new key."""
-        with self._writing(key, body) as (aside, temporary, name):
-            for attempt in range(_TRIES):
-                try:
-                    with opened(self._root, _folders(key), make=True) as folder:
-                        os.link(
-                            temporary,
-                            name,
-                            src_dir_fd=aside,
-                            dst_dir_fd=folder,
-                            follow_symlinks=False,
-                        )
-                        sync(folder, key)
-                    break
-                except FileExistsError:
-                    self._refuse_folder(key)
-                    raise Exists(key) from None
-                except FileNotFoundError:
-                    if attempt == _TRIES - 1:
-                        raise
-        return _etag(body)
+        check_body(key, body)
+        with self._writing(key, body) as aside:
+            return self._create(key, aside)
 
     def replace(self, key: str, body: bytes, etag: str) -> str:
         """Store a body in place of the version named."""
-        with self._writing(key, body) as (aside, temporary, name), self._locked(key):
-            there = self._read(key)
-            if there is None:
-                raise Missing(key)
-            if there.etag != etag:
-                raise Changed(key)
-            with opened(self._root, _folders(key)) as folder:
-                os.rename(temporary, name, src_dir_fd=aside, dst_dir_fd=folder)
-                sync(folder, key)
-        return _etag(body)
+        check_body(key, body)
+        with self._writing(key, body) as aside:
+            return self._replace(key, aside, etag)
+
+    def create_from(self, key: str, path: str) -> str:
+        """Store a file's bytes under a new key."""
+        with self._sending(key, path) as source, self._writing(key, source) as aside:
+            return self._create(key, aside)
+
+    def replace_from(self, key: str, path: str, etag: str) -> str:
+        """Store a file's bytes in place of the version named."""
+        with self._sending(key, path) as source, self._writing(key, source) as aside:
+            return self._replace(key, aside, etag)
+
+    def fetch(self, key: str, path: str) -> Stored | None:
+        """Copy an object into a new file."""
+        self._check(key)
+        self.requests.add("get")
+        with explained(f"copy {key} in {self._root} to {path}"):
+            found = self._open(key)
+            if found is None:
+                return None
+            with found, new_file(path) as target:
+                status = os.fstat(found.fileno())
+                size = copy(found, target, status.st_size)
+                target.seek(0)
+                etag = _version(target, status)
+            return Stored(key, etag, status.st_mtime, size)
 
     def put(self, key: str, body: bytes) -> str:
         """Store a body whatever was there."""
-        with self._writing(key, body) as (aside, temporary, name), self._locked(key):
+        check_body(key, body)
+        with self._writing(key, body) as aside, self._locked(key):
             for attempt in range(_TRIES):
                 try:
                     with opened(self._root, _folders(key), make=True) as folder:
-                        os.rename(temporary, name, src_dir_fd=aside, dst_dir_fd=folder)
+                        os.rename(
+                            aside.name, _name(key), src_dir_fd=aside.folder, dst_dir_fd=folder
+                        )
                         sync(folder, key)
-                    break
+                    return aside.etag
                 except IsADirectoryError:
                     self._refuse_folder(key)
                     raise
                 except FileNotFoundError:
                     if attempt == _TRIES - 1:
                         raise
-        return _etag(body)
+        raise AssertionError("unreachable")
 
     def read(self, key: str) -> Object | None:
         """The object, or None."""
@@ -138,11 +157,11 @@ class LocalStore:
         check_prefix(prefix), check_limit(limit)
         self.requests.add("list")
         entries: List[Stored] = []
-        with explained(f"list {prefix} in {self._root}"):
+        with explained(f"list {prefix} in {self._root}"), LastFolder(self._root) as last:
             for key in self._walk((), prefix, after):
                 if len(entries) == limit:
                     return Page(tuple(entries), entries[-1].key)
-                there = self._stored(key)
+                there = self._stored(key, last)
                 if there is not None:
                     entries.append(there)
         return Page(tuple(entries), None)
@@ -153,7 +172,7 @@ class LocalStore:
         self.requests.add("delete")
         with explained(f"delete {key} in {self._root}"), self._locked(key):
             if etag is not None:
-                there = self._read(key)
+                there = self._stored(key)
                 if there is None:
                     return False
                 if there.etag != etag:
@@ -161,9 +180,20 @@ class LocalStore:
             return self._unlink(key)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete keys, one by one."""
-        for key in keys:
-            self.delete(key)
+        """Delete keys; each folder is synced once."""
+        wanted = [self._check(key) for key in keys]
+        by_folder = groupby(sorted(wanted, key=_folders), key=_folders)
+        for folders, group in by_folder:
+            self.requests.add("delete")
+            self._delete_in(folders, list(group))
+
+    def strangers(self, prefix: str) -> List[str]:
+        """What stands where keys begin so, but is no key: links, sockets, names that are no text.
+
+        None of it is ever read or followed.
+        """
+        with explained(f"look at {prefix} in {self._root}"):
+            return strangers(self._root, prefix.rstrip("/").split("/") if prefix else [], _ASIDE)
 
     def now(self) -> float:
         """The machine's clock, or the one handed in."""
@@ -172,32 +202,85 @@ class LocalStore:
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _check(self, key: str) -> None:
+    def _check(self, key: str) -> str:
         check_key(key)
         if key.split("/", 1)[0] == _ASIDE:
             raise InvalidKey(f"the key {key[:80]!r} can't be stored; {_ASIDE} is the store's own")
+        return key
 
     @contextmanager
-    def _writing(self, key: str, body: bytes) -> Iterator[tuple[int, str, str]]:
-        """The body in a file aside, synced; the folder aside, the file's name and the key's."""
+    def _sending(self, key: str, path: str) -> Iterator[IO[bytes]]:
         self._check(key)
-        check_body(key, body)
+        with explained(f"read {path}"):
+            source = open_file(path)
+        with source:
+            yield source
+
+    @contextmanager
+    def _writing(self, key: str, content: bytes | IO[bytes]) -> Iterator[_Aside]:
+        """The content in a file aside, synced."""
+        self._check(key)
         self.requests.add("put")
         temporary = f"{os.getpid()}-{self._chance.bits(64):016x}"
         with explained(f"write {key} in {self._root}"), opened(self._root, [_ASIDE]) as aside:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(temporary, flags, 0o600, dir_fd=aside)
             try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(body)
+                with os.fdopen(handle, "w+b") as file:
+                    if isinstance(content, bytes):
+                        size = file.write(content)
+                    else:
+                        size = copy(content, file, os.fstat(content.fileno()).st_size)
                     file.flush()
                     now = self._clock.wall()
-                    os.utime(file.fileno(), (now, now))
+                    os.utime(file.fileno(), ns=self._time_ns(now, size))
                     os.fsync(file.fileno())
-                yield aside, temporary, key.rsplit("/", 1)[-1]
+                    file.seek(0)
+                    etag = _version(file, os.fstat(file.fileno()))
+                yield _Aside(aside, temporary, etag)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=aside)
+
+    def _time_ns(self, now: float, size: int) -> tuple[int, int]:
+        """The time of a file; chance sees to it that no two versions named by it are alike."""
+        time = int(now * 1e9)
+        if size > NAMED_BY_CONTENT_BYTES:
+            time = time // 1000 * 1000 + self._chance.bits(16) % 1000
+        return time, time
+
+    def _create(self, key: str, aside: _Aside) -> str:
+        for attempt in range(_TRIES):
+            try:
+                with opened(self._root, _folders(key), make=True) as folder:
+                    os.link(
+                        aside.name,
+                        _name(key),
+                        src_dir_fd=aside.folder,
+                        dst_dir_fd=folder,
+                        follow_symlinks=False,
+                    )
+                    sync(folder, key)
+                return aside.etag
+            except FileExistsError:
+                self._refuse_folder(key)
+                raise Exists(key) from None
+            except FileNotFoundError:
+                if attempt == _TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _replace(self, key: str, aside: _Aside, etag: str) -> str:
+        with self._locked(key):
+            there = self._stored(key)
+            if there is None:
+                raise Missing(key)
+            if there.etag != etag:
+                raise Changed(key)
+            with opened(self._root, _folders(key)) as folder:
+                os.rename(aside.name, _name(key), src_dir_fd=aside.folder, dst_dir_fd=folder)
+                sync(folder, key)
+        return aside.etag
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -229,38 +312,59 @@ class LocalStore:
             "written; look for a stopped process, or try again"
         )
 
-    def _read(self, key: str) -> Object | None:
+    def _open(self, key: str, last: LastFolder | None = None) -> IO[bytes] | None:
+        """The file of a key; a folder or a pipe is none."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            with opened(self._root, _folders(key)) as folder:
-                name = key.rsplit("/", 1)[-1]
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                handle = os.open(name, flags, dir_fd=folder)
+            if last is not None:
+                handle = os.open(_name(key), flags, dir_fd=last.opened(_folders(key)))
+            else:
+                with opened(self._root, _folders(key)) as folder:
+                    handle = os.open(_name(key), flags, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        try:
-            with os.fdopen(handle, "rb") as file:
-                body = file.read(MAX_BODY_BYTES + 1)
-                modified = os.fstat(file.fileno()).st_mtime
-        except IsADirectoryError:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             return None
+        return os.fdopen(handle, "rb")
+
+    def _read(self, key: str) -> Object | None:
+        file = self._open(key)
+        if file is None:
+            return None
+        with file:
+            status = os.fstat(file.fileno())
+            body = file.read(MAX_BODY_BYTES + 1)
         if len(body) > MAX_BODY_BYTES:
             raise BodyTooLarge(f"{self._root}/{key} has more than {MAX_BODY_BYTES:,} bytes")
-        return Object(body, _etag(body), modified)
+        return Object(body, _version(body, status), status.st_mtime)
 
-    def _stored(self, key: str) -> Stored | None:
-        try:
-            there = self._read(key)
-        except BodyTooLarge:
-            # Not ours, so no condition will ever name its version.
-            return Stored(key, "too-large", self.now(), MAX_BODY_BYTES + 1)
-        return there and Stored(key, there.etag, there.modified, len(there.body))
+    def _stored(self, key: str, last: LastFolder | None = None) -> Stored | None:
+        file = self._open(key, last)
+        if file is None:
+            return None
+        with file:
+            status = os.fstat(file.fileno())
+            etag = _version(file, status)
+        return Stored(key, etag, status.st_mtime, status.st_size)
+
+    def _delete_in(self, folders: List[str], keys: List[str]) -> None:
+        with explained(f"delete {keys[0]} and others in {self._root}"):
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                opened(self._root, folders) as folder,
+            ):
+                for key in keys:
+                    with self._locked(key), suppress(FileNotFoundError):
+                        os.unlink(_name(key), dir_fd=folder)
+                sync(folder, keys[0])
+            prune(self._root, folders)
 
     def _unlink(self, key: str) -> bool:
         folders = _folders(key)
         try:
             with opened(self._root, folders) as folder:
-                os.unlink(key.rsplit("/", 1)[-1], dir_fd=folder)
+                os.unlink(_name(key), dir_fd=folder)
                 sync(folder, key)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -269,7 +373,7 @@ class LocalStore:
 
     def _refuse_folder(self, key: str) -> None:
         with opened(self._root, _folders(key)) as folder:
-            if is_folder(folder, key.rsplit("/", 1)[-1]):
+            if is_folder(folder, _name(key)):
                 raise StoreRefused(
                     f"can't write {key}: other keys begin with {key}/, and a folder can't also "
                     "be a file; choose another key"
@@ -310,6 +414,17 @@ def _may_hold(start: str, prefix: str, after: str) -> bool:
 
 def _folders(key: str) -> List[str]:
     return key.split("/")[:-1]
+
+
+def _name(key: str) -> str:
+    return key.rsplit("/", 1)[-1]
+
+
+def _version(content: IO[bytes] | bytes, status: os.stat_result) -> str:
+    """The name of a version, from the file or what was read of it."""
+    if status.st_size > NAMED_BY_CONTENT_BYTES:
+        return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return _etag(content if isinstance(content, bytes) else content.read(MAX_BODY_BYTES))
 
 
 def _etag(body: bytes) -> str:

@@ -18,7 +18,9 @@ from typing import TypeVar
 from dfq.ambient import SYSTEM_CLOCK, Clock
 from dfq.errors import QueueUnavailable, StoreBusy, StoreUnsure
 from dfq.store import (
+    MAX_BODY_BYTES,
     MAX_PAGE,
+    BodyTooLarge,
     Changed,
     Exists,
     Lost,
@@ -33,6 +35,7 @@ from dfq.store import (
     check_prefix,
 )
 from dfq.stores.faults import Fault, FaultPlan
+from dfq.stores.files import new_file, open_file
 
 T = TypeVar("T")
 
@@ -73,7 +76,32 @@ class MemoryStore:
     def read(self, key: str) -> Object | None:
         """The object, or None."""
         check_key(key)
-        return self._look("get", key, lambda: self._objects.get(key))
+        found = self._look("get", key, lambda: self._objects.get(key))
+        if found is not None and len(found.body) > MAX_BODY_BYTES:
+            raise BodyTooLarge(f"{self.url}/{key} has more than {MAX_BODY_BYTES:,} bytes")
+        return found
+
+    def fetch(self, key: str, path: str) -> Stored | None:
+        """Copy an object into a new file."""
+        check_key(key)
+        found = self._look("get", key, lambda: self._objects.get(key))
+        if found is None:
+            return None
+        with new_file(path) as file:
+            file.write(found.body)
+        return Stored(key, found.etag, found.modified, len(found.body))
+
+    def create_from(self, key: str, path: str) -> str:
+        """Store a file's bytes under a new key."""
+        check_key(key)
+        body = _bytes_of(path)
+        return self._write("put", key, lambda: self._create(key, body), conditional=True)
+
+    def replace_from(self, key: str, path: str, etag: str) -> str:
+        """Store a file's bytes in place of the version named."""
+        check_key(key)
+        body = _bytes_of(path)
+        return self._write("put", key, lambda: self._replace(key, body, etag), conditional=True)
 
     def list(self, prefix: str, after: str = "", limit: int = MAX_PAGE) -> Page:
         """The keys with this prefix after that key."""
@@ -199,3 +227,8 @@ def _deliver(carry_out: Callable[[], object]) -> None:
         carry_out()
     except Lost:
         return
+
+
+def _bytes_of(path: str) -> bytes:
+    with open_file(path) as file:
+        return file.read()

@@ -36,6 +36,7 @@ from dfq.store import (
     check_limit,
     check_prefix,
 )
+from dfq.stores.files import FileBody, new_file, open_file, remove
 from dfq.stores.s3_address import S3Address, parse_address
 from dfq.stores.s3_rules import TRIES
 from dfq.stores.server_clock import seconds_of
@@ -87,23 +88,15 @@ class S3Store:
 
     def create(self, key: str, body: bytes) -> str:
         """Store a body under a new key (PUT If-None-Match: *)."""
-        answer, meaning = self._put(key, body, {"If-None-Match": "*"})
-        if meaning == "lost":
-            raise Exists(key)
-        return self._written(key, answer, meaning)
+        return self._create(key, check_body(key, body))
 
     def replace(self, key: str, body: bytes, etag: str) -> str:
         """Store a body in place of the version named (PUT If-Match)."""
-        answer, meaning = self._put(key, body, {"If-Match": f'"{etag}"'})
-        if meaning == "lost":
-            raise Changed(key)
-        if meaning == "gone":
-            raise Missing(key)
-        return self._written(key, answer, meaning)
+        return self._replace(key, check_body(key, body), etag)
 
     def put(self, key: str, body: bytes) -> str:
         """Store a body whatever was there."""
-        answer, meaning = self._put(key, body, {})
+        answer, meaning = self._put(key, check_body(key, body), {})
         return self._written(key, answer, meaning)
 
     def read(self, key: str) -> Object | None:
@@ -117,6 +110,30 @@ class S3Store:
         if modified is None:
             raise self._odd(f"tells no Last-Modified of {key}")
         return Object(answer.body, self._etag(key, answer), modified)
+
+    def fetch(self, key: str, path: str) -> Stored | None:
+        """Copy an object into a new file."""
+        with new_file(path) as file:
+            answer, meaning = self._requests.send(
+                "get", "GET", self._prefix + check_key(key), into=file
+            )
+            if meaning == "done":
+                modified = seconds_of(answer.header("Last-Modified") or "")
+                if modified is None:
+                    raise self._odd(f"tells no Last-Modified of {key}")
+                return Stored(key, self._etag(key, answer), modified, file.tell())
+        remove(path)
+        return None
+
+    def create_from(self, key: str, path: str) -> str:
+        """Store a file's bytes under a new key (one PUT: 5 GB at most)."""
+        with open_file(path) as file:
+            return self._create(key, FileBody(file))
+
+    def replace_from(self, key: str, path: str, etag: str) -> str:
+        """Store a file's bytes in place of the version named."""
+        with open_file(path) as file:
+            return self._replace(key, FileBody(file), etag)
 
     def list(self, prefix: str, after: str = "", limit: int = MAX_PAGE) -> Page:
         """The keys with this prefix after that key."""
@@ -172,9 +189,22 @@ class S3Store:
         """Close the connections."""
         self._requests.close()
 
-    def _put(self, key: str, body: bytes, headers: dict[str, str]) -> tuple[Answer, str]:
+    def _create(self, key: str, body: bytes | FileBody) -> str:
+        answer, meaning = self._put(key, body, {"If-None-Match": "*"})
+        if meaning == "lost":
+            raise Exists(key)
+        return self._written(key, answer, meaning)
+
+    def _replace(self, key: str, body: bytes | FileBody, etag: str) -> str:
+        answer, meaning = self._put(key, body, {"If-Match": f'"{etag}"'})
+        if meaning == "lost":
+            raise Changed(key)
+        if meaning == "gone":
+            raise Missing(key)
+        return self._written(key, answer, meaning)
+
+    def _put(self, key: str, body: bytes | FileBody, headers: dict[str, str]) -> tuple[Answer, str]:
         path = self._prefix + check_key(key)
-        check_body(key, body)
         return self._requests.send("put", "PUT", path, headers=headers, body=body)
 
     def _written(self, key: str, answer: Answer, meaning: str) -> str:

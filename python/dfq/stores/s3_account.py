@@ -129,9 +129,12 @@ class Signer:
         return self._region
 
     def sign(
-        self, method: str, url: str, headers: dict[str, str], body: bytes, seconds: float
+        self, method: str, url: str, headers: dict[str, str], body: bytes | str, seconds: float
     ) -> dict[str, str]:
-        """The headers to send: those given, and what proves who sends them."""
+        """The headers to send: those given, and what proves who sends them.
+
+        In place of a body there may be its sha256 in hex.
+        """
         try:
             # Credentials that are lent for a time are renewed in here.
             credentials = self._credentials.get_frozen_credentials()
@@ -144,7 +147,9 @@ class Signer:
         moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
         timestamp = moment.strftime("%Y%m%dT%H%M%SZ")
         headers["X-Amz-Date"] = timestamp
-        headers["X-Amz-Content-SHA256"] = sha256(body).hexdigest() if body else _EMPTY
+        if isinstance(body, bytes):
+            body = sha256(body).hexdigest() if body else _EMPTY
+        headers["X-Amz-Content-SHA256"] = body
         if credentials.token:
             headers["X-Amz-Security-Token"] = credentials.token
         # botocore's own add_auth() would take the machine's clock, which may be a day off.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import IO
 from urllib.parse import quote
 
 from dfq.ambient import Chance, Clock
 from dfq.errors import QueueUnavailable, StoreBusy, StoreRefused, StoreUnsure
 from dfq.store import RequestCounter
+from dfq.stores.files import FileBody
 from dfq.stores.s3_account import Place, Signer
 from dfq.stores.s3_rules import (
     FIRST_WAIT_SECONDS,
@@ -49,13 +51,17 @@ class Requests:
         *,
         query: str = "",
         headers: dict[str, str] | None = None,
-        body: bytes = b"",
+        body: bytes | FileBody = b"",
+        into: IO[bytes] | None = None,
     ) -> tuple[Answer, Meaning]:
-        """The answer, and whether it means done, lost or gone. Everything else raises."""
+        """The answer, and whether it means done, lost or gone. Everything else raises.
+
+        The body of a good answer goes ``into`` a file, if one is given.
+        """
         started = self._clock.boot()
         sent: dict[Meaning, int] = {}
         while True:
-            answer, rule, said = self._try(kind, method, key, query, headers or {}, body)
+            answer, rule, said = self._try(kind, method, key, query, headers or {}, body, into)
             if answer is not None and rule.meaning in ("done", "lost", "gone"):
                 return answer, rule.meaning
             what = f"{self._url}: can't {_VERBS[kind]} {key or 'its keys'}: {said}"
@@ -86,17 +92,33 @@ class Requests:
         self._wire.close()
 
     def _try(
-        self, kind: Kind, method: str, key: str, query: str, headers: dict[str, str], body: bytes
+        self,
+        kind: Kind,
+        method: str,
+        key: str,
+        query: str,
+        headers: dict[str, str],
+        body: bytes | FileBody,
+        into: IO[bytes] | None = None,
     ) -> tuple[Answer | None, Rule, str]:
         path = self._place.path + quote(key, safe="/~")
         target = f"{path}?{query}" if query else path
         seconds = self._clock.wall() + self._skew_seconds
         # With its Host a request is signed without taking the URL apart again.
         given = {"Host": self._place.authority, **headers}
-        signed = self._signer.sign(method, self._place.origin + target, given, body, seconds)
+        proof: bytes | str
+        content: bytes | IO[bytes]
+        if isinstance(body, bytes):
+            proof, content = body, body
+        else:
+            proof, content = body.rewound(given), body.file
+        signed = self._signer.sign(method, self._place.origin + target, given, proof, seconds)
+        if into is not None:
+            into.seek(0)
+            into.truncate()
         self.counter.add(kind)
         try:
-            answer = self._wire.send(method, target, signed, body)
+            answer = self._wire.send(method, target, signed, content, into)
         except Unreached as error:
             return None, Rule("unreached"), f"{self._place.origin} can't be reached: {error}"
         except NoAnswer as error:

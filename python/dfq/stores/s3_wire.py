@@ -14,11 +14,12 @@ import select
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import IO, Any, Final, cast
 
 from dfq.ambient import Clock
 from dfq.errors import StoreRefused
 from dfq.store import MAX_BODY_BYTES
+from dfq.stores.files import CHUNK_BYTES
 from dfq.stores.s3_account import Place
 
 _CONNECT_SECONDS = 5.0
@@ -127,15 +128,25 @@ class Wire:
         self._idle: list[tuple[_InOnePiece, float]] = []
         self._process = os.getpid()
 
-    def send(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
-        """One request and its answer."""
+    def send(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes | IO[bytes],
+        into: IO[bytes] | None = None,
+    ) -> Answer:
+        """One request and its answer; what was asked for goes ``into`` a file, if one is given."""
         connection = self._connection()
         try:
-            connection.gather()
-            connection.request(method, target, body, headers)
-            connection.send_gathered()
-            response = connection.getresponse()
-            answer = _read(response)
+            if isinstance(body, bytes):
+                connection.gather()
+                connection.request(method, target, body, headers)
+                connection.send_gathered()
+                response = connection.getresponse()
+            else:
+                response = _stream(connection, method, target, headers, body)
+            answer = _read(response, into)
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise NoAnswer(_reason(error, self._timeout)) from None
@@ -199,8 +210,29 @@ class Wire:
         return connection
 
 
-def _read(response: http.client.HTTPResponse) -> Answer:
+def _stream(
+    connection: _InOnePiece, method: str, target: str, headers: dict[str, str], body: IO[bytes]
+) -> http.client.HTTPResponse:
+    """Send a body piece by piece. Who has heard enough answers, and hangs up on the rest."""
+    connection.blocksize = CHUNK_BYTES
+    connection.putrequest(method, target, skip_host="Host" in headers, skip_accept_encoding=True)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    try:
+        connection.endheaders(body)
+    except (BrokenPipeError, ConnectionResetError):
+        response = connection.getresponse()
+        if response.status < 400:
+            raise
+        response.will_close = True
+        return response
+    return connection.getresponse()
+
+
+def _read(response: http.client.HTTPResponse, into: IO[bytes] | None) -> Answer:
     length = response.length
+    if into is not None and 200 <= response.status < 300:
+        return _read_into(response, into)
     if length is not None and length > MAX_BODY_BYTES:
         return Answer(response.status, response.headers, b"", too_large=True)
     # With a length, only a read of everything notices that some is missing.
@@ -211,6 +243,14 @@ def _read(response: http.client.HTTPResponse) -> Answer:
         # The end of a body in pieces is a piece of its own.
         response.read(1)
     return Answer(response.status, response.headers, body)
+
+
+def _read_into(response: http.client.HTTPResponse, into: IO[bytes]) -> Answer:
+    while chunk := response.read(CHUNK_BYTES):
+        into.write(chunk)
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return Answer(response.status, response.headers, b"")
 
 
 def _is_quiet(connection: http.client.HTTPConnection) -> bool:

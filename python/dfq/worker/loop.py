@@ -25,6 +25,7 @@ from dfq.worker.intake import Intake
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import Progress, WorkerOptions
 from dfq.worker.pool import Job, Pool
+from dfq.worker.results import Results
 from dfq.worker.running import Runner
 from dfq.worker.settlement import Settled, Settler
 from dfq.worker.signals import StopSignals
@@ -67,6 +68,7 @@ class Worker:
         lease_seconds = options.lease_seconds or policy.lease_seconds
         beat_seconds = min(policy.heartbeat_seconds, lease_seconds / 3)
         self._give_up = threading.Event()
+        self._results = None if options.results_to is None else Results(options.results_to)
         self._health = self._health_file()
         self._heartbeats = Heartbeats(
             queue,
@@ -75,7 +77,7 @@ class Worker:
             lease_seconds=options.lease_seconds,
         )
         self._runner = Runner(
-            Settler(queue, lease_seconds, self._give_up),
+            Settler(queue, lease_seconds, self._give_up, self._results),
             self._heartbeats,
             fast_loop=options.concurrency > 1,
             on_settled=self._count,
@@ -258,6 +260,8 @@ class Worker:
             self._health.remove()
         if self._metrics is not None:
             self._metrics.stop()
+        if self._results is not None:
+            self._results.close()
         done = self.progress
         LOGGER.info(
             "worker %s ended: %d completed, %d to be tried again, %d failed, %d put back",

@@ -41,6 +41,9 @@ class WorkerOptions:
     metrics_host: str = "127.0.0.1"
     #: How long leases last; the queue's policy if absent.
     lease_seconds: float | None = None
+    #: Put the result of each completed task into the index at this URL, before the ack. What a
+    #: handler returns is then an object with the index's columns, or a list of such.
+    results_to: str | None = None
     #: Log JSON lines instead of text.
     log_json: bool = False
 

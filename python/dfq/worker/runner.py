@@ -50,6 +50,10 @@ def _supervise(
         raise InvalidConfig("a queue in memory can't be shared by processes; use concurrency")
     # A mistake is told here, once, and not by every child.
     wanted = handlers.narrow(options.filter)
+    if options.results_to is not None:
+        from dfq.worker.results import Results
+
+        Results(options.results_to).close()
     from dfq.worker.health import numbered
     from dfq.worker.processes import Supervisor, own_command
 

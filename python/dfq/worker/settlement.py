@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from dfq.errors import (
+    InvalidRecord,
     InvalidTask,
     LeaseLost,
     QueueBusy,
@@ -25,6 +26,7 @@ from dfq.record import Outcome
 from dfq.worker.backoff import Backoff
 from dfq.worker.delivery import Delivery
 from dfq.worker.logs import LOGGER
+from dfq.worker.results import Results
 
 #: What became of a delivery, for the counts.
 Settled = Literal["completed", "retried", "failed", "released", "lost"]
@@ -35,13 +37,32 @@ _PACKAGE = str(Path(__file__).parent)
 class Settler:
     """Writes outcomes into the queue, through bad spells of it."""
 
-    def __init__(self, queue: Queue, lease_seconds: float, give_up: threading.Event) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        lease_seconds: float,
+        give_up: threading.Event,
+        results: Results | None = None,
+    ) -> None:
         self._queue = queue
+        self._results = results
         self._lease_seconds = lease_seconds
         self._give_up = give_up
 
     def returned(self, delivery: Delivery, result: JSON) -> Settled:
         """The handler returned."""
+        rows: list[list[str]] = []
+        if self._results is not None:
+            try:
+                rows = self._results.rows(result)
+            except InvalidRecord as error:
+                message = f"the result does not fit its index: {error}"
+                return self._write(delivery, lambda: self._nack(delivery, message, "error"))
+
+        def put() -> None:
+            if self._results is not None:
+                self._results.put(rows)
+                rows.clear()
 
         def ack() -> Settled:
             try:
@@ -54,7 +75,7 @@ class Settler:
                 delivery.context.log.info("completed in %.3g s", seconds)
             return "completed"
 
-        return self._write(delivery, ack)
+        return self._write(delivery, ack, before=put)
 
     def raised(self, delivery: Delivery, error: BaseException) -> Settled:
         """The handler raised, or was stopped."""
@@ -100,12 +121,21 @@ class Settler:
         delivery.context.log.error("rejected, will not be tried again: %s", reason)
         return "failed"
 
-    def _write(self, delivery: Delivery, verb: Callable[[], Settled]) -> Settled:
-        """Call ``verb`` until it gets through, the lease is lost, or there is no more time."""
+    def _write(
+        self,
+        delivery: Delivery,
+        verb: Callable[[], Settled],
+        before: Callable[[], None] = lambda: None,
+    ) -> Settled:
+        """Call ``verb`` until it gets through, the lease is lost, or there is no more time.
+
+        ``before`` goes first, with heartbeats going on.
+        """
         until = self._queue.clock.boot() + self._lease_seconds
         backoff = Backoff(self._queue.chance, longest_seconds=10.0)
         while True:
             try:
+                before()
                 with delivery.context.lease_lock:
                     settled = verb()
                     delivery.context.settled = True

@@ -1,24 +1,27 @@
 //! The archive of completed tasks: `completed/archive/<day>.usv`, one record a task.
 //!
-//! Fields end with 0x1F, records with LF: id, finished_at, worker_id, fence, attempts, the
-//! task.json and the result.json. JSON has neither byte except as white space, which becomes
-//! a blank.
-
-use std::collections::{HashMap, HashSet};
-use std::io::{BufRead, BufReader};
+//! [USV](crate::usv): id, finished_at, worker_id, fence, attempts, the task.json and the
+//! result.json. Records of the first version have a 0x1F after the last field, too, and are read.
 
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::root::Root;
 use crate::sys;
 use crate::time;
+use crate::usv::escape::unescape;
+use crate::usv::fields::Fields;
+use crate::usv::file::Input;
+use crate::usv::framer::{Ends, Event, Framer};
+use crate::usv::writer::record_into;
+use crate::usv::{FIELD, LINE};
 
-const FIELD_END: u8 = 0x1f;
-const RECORD_END: u8 = b'\n';
 const FIELDS: usize = 7;
+/// Ends a record that a crash tore: more fields than there are say that it is none.
+const TORN: [u8; FIELDS + 2] = [FIELD, FIELD, FIELD, FIELD, FIELD, FIELD, FIELD, FIELD, LINE];
 
 /// Where the archive is. In the flat layout a task may be called "archive"; none starts with a dot.
 fn folder(root: &Root) -> &'static str {
@@ -64,34 +67,43 @@ impl Row {
             &self.result,
         ];
         let mut record = Vec::with_capacity(self.task.len() + self.result.len() + 128);
-        for field in fields {
-            record.extend(field.iter().map(|b| {
-                if matches!(*b, 0x1c..=0x1f | b'\n' | b'\r') {
-                    b' '
-                } else {
-                    *b
-                }
-            }));
-            record.push(FIELD_END);
-        }
-        record.push(RECORD_END);
+        record_into(&mut record, fields);
         record
     }
 
-    /// Reads one USV record; None if it is cut short.
+    /// Reads one USV record, without its end; None if it is no whole one.
     pub fn parse(record: &[u8]) -> Option<Row> {
-        let mut fields = record.split(|b| *b == FIELD_END);
-        let mut text = || std::str::from_utf8(fields.next()?).ok().map(str::to_owned);
+        let fields = whole(record)?;
+        let text = |index| {
+            let field = unescape(&record[fields.range(index)]).into_owned();
+            String::from_utf8(field).ok()
+        };
         let row = Row {
-            id: text()?,
-            finished_ms: time::parse(&text()?)?,
-            worker_id: text()?,
-            fence: text()?.parse().ok()?,
-            attempts: text()?.parse().ok()?,
-            task: text()?.into_bytes(),
-            result: text()?.into_bytes(),
+            id: text(0)?,
+            finished_ms: time::parse(&text(1)?)?,
+            worker_id: text(2)?,
+            fence: text(3)?.parse().ok()?,
+            attempts: text(4)?.parse().ok()?,
+            task: text(5)?.into_bytes(),
+            result: text(6)?.into_bytes(),
         };
         Some(row)
+    }
+
+    /// Whether `other` tells the same end of the same task. White space may differ: the first
+    /// version made it blanks.
+    fn tells_the_same(&self, other: &Row) -> bool {
+        let blanks = |json: &[u8]| -> Vec<u8> {
+            let blank = |byte: &u8| {
+                if matches!(byte, b'\n' | b'\r') {
+                    b' '
+                } else {
+                    *byte
+                }
+            };
+            json.iter().map(blank).collect()
+        };
+        self.fence == other.fence && blanks(&self.result) == blanks(&other.result)
     }
 }
 
@@ -117,8 +129,8 @@ pub fn append(root: &Root, rows: &[Row]) -> Result<()> {
         if size > 0 {
             let mut last = [0u8; 1];
             rustix::io::pread(&file, &mut last[..], size as u64 - 1).map_err(failed)?;
-            if last[0] != RECORD_END {
-                sys::write_all(&file, &[RECORD_END]).map_err(failed)?;
+            if last[0] != LINE {
+                sys::write_all(&file, &TORN).map_err(failed)?;
             }
         }
         sys::write_all(&file, &bytes).map_err(failed)?;
@@ -160,24 +172,38 @@ pub fn is_empty(root: &Root) -> Result<bool> {
 /// Finds an archived task, reading the archive through.
 pub fn find(root: &Root, id: &str) -> Result<Option<Row>> {
     let mut prefix = id.as_bytes().to_vec();
-    prefix.push(FIELD_END);
-    let mut found = None;
-    each_record(root, |record| {
-        if record.starts_with(&prefix) {
-            found = Row::parse(record);
+    prefix.push(FIELD);
+    for path in days(root)? {
+        // The last one of a day: one before it that a crash tore may look whole.
+        let mut found = None;
+        each_record_of(root, &path, &mut |record| {
+            if record.starts_with(&prefix) {
+                found = Row::parse(record).or_else(|| found.take());
+            }
+        })?;
+        if found.is_some() {
+            return Ok(found);
         }
-        found.is_none()
-    })?;
-    Ok(found)
+    }
+    Ok(None)
 }
 
-/// Whether a record is whole: one torn by a crash is not.
+/// The fields of a record, if it is whole: one torn by a crash is not.
+fn whole(record: &[u8]) -> Option<Fields> {
+    let mut fields = Fields::default();
+    let sound = fields.find(record);
+    if fields.count() == FIELDS + 1 && fields.ends_with_separator() {
+        fields.drop_last();
+    }
+    (sound && fields.count() == FIELDS).then_some(fields)
+}
+
 fn is_whole(record: &[u8]) -> bool {
-    record.iter().filter(|b| **b == FIELD_END).count() == FIELDS
+    whole(record).is_some()
 }
 
 fn id_of(record: &[u8]) -> &[u8] {
-    record.split(|b| *b == FIELD_END).next().unwrap_or_default()
+    record.split(|b| *b == FIELD).next().unwrap_or_default()
 }
 
 /// How many tasks are archived, those in `elsewhere` left out.
@@ -185,7 +211,6 @@ pub fn count(root: &Root, elsewhere: &HashSet<Vec<u8>>) -> Result<u64> {
     let mut count = 0;
     each_record(root, |record| {
         count += u64::from(is_whole(record) && !elsewhere.contains(id_of(record)));
-        true
     })?;
     Ok(count)
 }
@@ -196,11 +221,10 @@ pub fn already_there(root: &Root, rows: &[Row]) -> Result<HashSet<String>> {
     let mut found = HashSet::new();
     each_record(root, |record| {
         if let Some(row) = wanted.get(id_of(record)) {
-            if Row::parse(record).is_some_and(|known| known.fence == row.fence) {
+            if Row::parse(record).is_some_and(|known| known.tells_the_same(row)) {
                 found.insert(row.id.clone());
             }
         }
-        true
     })?;
     Ok(found)
 }
@@ -221,7 +245,6 @@ pub fn purge(root: &Root, before_ms: Option<i64>) -> Result<u64> {
         }
         each_record_of(root, &path, &mut |record| {
             removed += u64::from(is_whole(record));
-            true
         })?;
         fs::unlinkat(root.fd(), &path, fs::AtFlags::empty())
             .map_err(|errno| Error::io("delete", &path, errno))?;
@@ -229,30 +252,32 @@ pub fn purge(root: &Root, before_ms: Option<i64>) -> Result<u64> {
     Ok(removed)
 }
 
-/// Calls `visit` for every record until it returns false.
-fn each_record(root: &Root, mut visit: impl FnMut(&[u8]) -> bool) -> Result<()> {
+/// Calls `visit` with every record.
+fn each_record(root: &Root, mut visit: impl FnMut(&[u8])) -> Result<()> {
     for path in days(root)? {
-        if !each_record_of(root, &path, &mut visit)? {
-            break;
-        }
+        each_record_of(root, &path, &mut visit)?;
     }
     Ok(())
 }
 
-fn each_record_of(root: &Root, path: &str, visit: &mut impl FnMut(&[u8]) -> bool) -> Result<bool> {
+fn each_record_of(root: &Root, path: &str, visit: &mut impl FnMut(&[u8])) -> Result<()> {
     let failed = |errno| Error::io("read", path, errno);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(root.fd(), path, flags, fs::Mode::empty()).map_err(failed)?;
-    let mut reader = BufReader::with_capacity(256 * 1024, std::fs::File::from(file));
-    let mut record = Vec::new();
+    let size = fs::fstat(&file).map_err(failed)?.st_size as u64;
+    let mut input = Input::of(file, path.to_owned(), size);
+    // A record has a task and a result of whatever size the queue allows.
+    let mut framer = Framer::new(Ends::LineFeed, usize::MAX);
     loop {
-        record.clear();
-        let read = reader.read_until(RECORD_END, &mut record);
-        if read.map_err(|e| failed(Errno::from_io_error(&e).unwrap_or(Errno::IO)))? == 0 {
-            return Ok(true);
-        }
-        if record.last() == Some(&RECORD_END) && !visit(&record[..record.len() - 1]) {
-            return Ok(false);
+        match framer.next() {
+            Event::More => {
+                let count = input.read(framer.room())?;
+                framer.fill(count);
+            }
+            // The end of the last one may not be written yet, or never.
+            Event::Record(range) if !framer.unended() => visit(framer.bytes(&range)),
+            Event::Record(_) | Event::LongPart(_) | Event::LongEnd(_) => {}
+            Event::End => return Ok(()),
         }
     }
 }
@@ -261,18 +286,47 @@ fn each_record_of(root: &Root, path: &str, visit: &mut impl FnMut(&[u8]) -> bool
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_row_survives_the_round_trip() {
-        let row = Row {
+    fn row(task: &[u8], result: &[u8]) -> Row {
+        Row {
             id: "a".into(),
             finished_ms: 1_000,
             worker_id: "w".into(),
             fence: 7,
             attempts: 2,
-            task: br#"{"x":1}"#.to_vec(),
-            result: Vec::new(),
-        };
-        let bytes = row.to_bytes();
-        assert_eq!(Row::parse(&bytes[..bytes.len() - 1]), Some(row));
+            task: task.to_vec(),
+            result: result.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_row_survives_the_round_trip() {
+        for row in [
+            row(br#"{"x":1}"#, b""),
+            row(b"{\n\t\"x\": 1\r\n}\n", b"\x1f\x1e\x1b"),
+        ] {
+            let bytes = row.to_bytes();
+            assert_eq!(bytes.iter().filter(|byte| **byte == LINE).count(), 1);
+            assert_eq!(Row::parse(&bytes[..bytes.len() - 1]), Some(row));
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_first_version_is_read() {
+        for result in [&b""[..], b"true"] {
+            let row = row(br#"{"x": 1}"#, result);
+            let mut bytes = row.to_bytes();
+            bytes.pop();
+            bytes.push(FIELD);
+            assert_eq!(Row::parse(&bytes), Some(row));
+        }
+    }
+
+    #[test]
+    fn a_torn_row_is_none_once_it_is_ended() {
+        let bytes = row(br#"{"x":1}"#, br#"{"y":2}"#).to_bytes();
+        for cut in 0..bytes.len() - 1 {
+            let ended = [&bytes[..cut], &TORN[..FIELDS + 1]].concat();
+            assert_eq!(Row::parse(&ended), None, "{cut}");
+        }
     }
 }

@@ -27,6 +27,8 @@ pub enum Kind {
     Unavailable,
     /// A newer version made this queue.
     LayoutTooNew,
+    /// A file that only dfq writes is not as dfq writes it.
+    Damaged,
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Kind::DiskFull => "disk_full",
             Kind::Unavailable => "unavailable",
             Kind::LayoutTooNew => "layout_too_new",
+            Kind::Damaged => "damaged",
         }
     }
 }

@@ -2,6 +2,8 @@
 //! the error; nothing else happens here.
 
 mod convert;
+mod merge;
+mod usv;
 
 use dfq_core::error::Error;
 use dfq_core::queue::{self, ClaimRequest, Outcome, Pushed, Retention, Settings};
@@ -18,7 +20,7 @@ pyo3::create_exception!(
     "An error of the core: args are its kind and its message."
 );
 
-fn raise(error: Error) -> PyErr {
+pub(crate) fn raise(error: Error) -> PyErr {
     CoreError::new_err((error.kind.name(), error.message))
 }
 
@@ -389,5 +391,17 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     module.add_function(wrap_pyfunction!(shard_of, module)?)?;
     module.add_function(wrap_pyfunction!(parse_listing, module)?)?;
+    module.add_class::<usv::UsvReader>()?;
+    module.add_class::<usv::UsvFeed>()?;
+    module.add_class::<usv::UsvWriter>()?;
+    module.add_function(wrap_pyfunction!(usv::split_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(usv::join_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(usv::check_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(usv::count_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(usv::usv_is_visible, module)?)?;
+    module.add_function(wrap_pyfunction!(merge::merge_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(merge::find_usv, module)?)?;
+    module.add_function(wrap_pyfunction!(merge::normal_key, module)?)?;
+    module.add_function(wrap_pyfunction!(merge::parse_time_ns, module)?)?;
     Ok(())
 }

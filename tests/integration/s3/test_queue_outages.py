@@ -171,8 +171,9 @@ def test_a_push_that_was_told_to_have_failed_can_be_repeated(running_server, run
         assert run("push", url, "1", "--id", "first").returncode == 0
         codes = []
         # So bad that it can't go well, and then a little worse than usual.
-        for share in (0.4, *[0.05] * 20):
-            proxy.plan = Plan(SeededChance(8), {"lost_answer": share})
+        for number, share in enumerate((0.4, *[0.05] * 20)):
+            # Each try has a row of fates of its own, or one bad row would befall them all.
+            proxy.plan = Plan(SeededChance(number), {"lost_answer": share})
             pushed = run(*push, stdin=rows, DFQ_QUEUE_URL=url)
             codes.append(pushed.returncode)
             assert "Traceback" not in pushed.stderr

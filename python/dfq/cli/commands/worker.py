@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 @click.option("--drain", is_flag=True, help="End when nothing is left to do.")
 @click.option("--once", is_flag=True, help="Work on one task, then end.")
 @click.option("--max-tasks", type=int, metavar="N", help="End after so many tasks.")
+@click.option(
+    "--results-to", metavar="INDEX", help="Put results into this index before they are acked."
+)
 @filter_options
 @click.option("--worker-id", metavar="ID", help="The name in leases and logs.")
 @click.option("--health", metavar="FILE", help="Write here when it last polled.")
@@ -77,6 +80,7 @@ def command(
     once: bool,
     max_tasks: int | None,
     worker_id: str | None,
+    results_to: str | None,
     **given: Any,
 ) -> None:
     """Take tasks from a queue and run them.
@@ -84,6 +88,8 @@ def command(
     A handler is a Python function that gets the payload; what it returns is the result. With
     --exec the payload is on the program's stdin, DFQ_TASK_ID and DFQ_FENCE are in its
     environment, and its exit code decides: 0 done, 75 try again later, anything else failed.
+    With --results-to a result is an object with the columns of an index, or a list of such; one
+    that does not fit fails the attempt.
 
     On SIGTERM or Ctrl-C it takes no more tasks, and what runs may finish within --grace; a
     second one stops at once. Ends with 0 when done, 1 when the queue failed or, with --once,
@@ -107,6 +113,7 @@ def command(
         worker_id=worker_id,
         filter=chosen(project, labels, min_priority, max_priority, names),
         health_path=config.health_path,
+        results_to=results_to,
         metrics_port=config.metrics_port,
         metrics_host=config.metrics_host,
         log_json=config.log_json,

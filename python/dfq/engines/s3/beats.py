@@ -1,8 +1,10 @@
 """Signs of life: one object per process keeps all its leases alive, however many they are.
 
-A lease is over when the store's clock says that its last sign of life is too long ago. The last
-sign is the later of two: when lease.json was written, and when the beat of its process was that
-names it. Times of objects are in whole seconds, so a second is granted.
+A lease is over when the store's clock says that its last sign of life is too long ago. There are
+two: when lease.json was written, and when the beat of its process was that names it. Times of
+objects are in whole seconds, so which came later can't be told for sure: the one counts that is
+over last, and a second is granted. What another process writes for the holder (a state, a
+heartbeat) can so take nothing from the lease.
 
 A beat can't be compared and swapped with a lease, so it only prolongs leases that are certainly
 alive when it arrives: if the answer comes within the time that the sign before it bought, nobody
@@ -78,9 +80,12 @@ class Beats:
             self._held[held.lease.lease_id] = held
 
     def get(self, lease_id: str) -> Held | None:
-        """What is known of a lease, if this process took it."""
+        """What is known of a lease, if this process took it. A forked child is another."""
         with self._lock:
-            return self._held.get(lease_id)
+            held = self._held.get(lease_id)
+        if held is None or held.lease.session != self._bucket.session:
+            return None
+        return held
 
     def forget(self, lease_id: str) -> None:
         """A lease ended."""
@@ -173,13 +178,14 @@ class Beats:
     # Everybody's
 
     def last_sign(self, lease: LeaseFile) -> tuple[float, float]:
-        """When the holder of a lease last gave a sign, by the store's clock, and for how long."""
+        """The sign of life of a lease that is over last: when it was given, and for how long."""
         since, seconds = lease.modified, lease.seconds(self._bucket.policy)
         beat = None if lease.session is None else self._read(lease.session)
         if beat is not None and lease.lease_id in beat.leases:
             age, counts = beat.leases[lease.lease_id]
-            if beat.modified - age >= since:
-                return beat.modified - age, counts
+            sign = beat.modified - age
+            if sign + counts > since + seconds:
+                return sign, counts
         return since, seconds
 
     def usage(self) -> list[Usage]:

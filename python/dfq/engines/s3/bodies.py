@@ -287,6 +287,7 @@ class LeaseFile:
             if fields.get("state", "leased") not in _STATES:
                 raise Damaged(f"the state {fields['state']!r} is unknown")
             int(fields.get("fence", 0)), float(fields.get("seconds", 1))
+            float(fields.get("aside", 0.0))
             if made.state in ("completed", "failed", "back"):
                 _error = fields.get("error")
                 if _error is not None:
@@ -343,8 +344,9 @@ class LeaseFile:
         return None if fields is None else _error_from(fields)
 
     def seconds(self, policy: Policy) -> float:
-        """How long it lives after a sign of life."""
-        return float(self.fields.get("seconds", policy.lease_seconds))
+        """How long it lives after it was written: by its holder, or by who wrote it aside."""
+        seconds = float(self.fields.get("seconds", policy.lease_seconds))
+        return max(seconds, float(self.fields.get("aside", 0.0)))
 
     def lease(self, task: Task, attempt: int, *, renewed: tuple[float, float] | None) -> Lease:
         """As the value that callers hold; ``renewed``: the last sign of life, and for how long."""

@@ -219,8 +219,9 @@ class Claiming:
             self._register.clear(lease)
             return None
         if lease.fence <= task.fence:
-            # The task was given back before: of all its leases this must be the newest.
-            written, lease = self._register.rewrite(lease, fence=task.fence + 1)
+            # The task was given back before: of all its leases this must be the newest. It may
+            # even be this one that ended, if the request that took it came twice.
+            written, lease = self._register.renew(lease, task.fence + 1)
             if not written.won:
                 return None
         if self._is_removed_copy(task):

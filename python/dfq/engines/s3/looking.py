@@ -85,16 +85,22 @@ class Looking:
         """How a task stands that is (or was) under ``pending/``; raises WrongState if damaged."""
         place = place or home(task_id)
         lease = self._bucket.read_lease(task_id, place)
+        task = self._task_of(task_id, place)
+        if lease is None and task is not None:
+            # Between the two reads it may have been taken, and more. What a lease is compared
+            # with was read after it: an older task would count too few deliveries.
+            lease = self._bucket.read_lease(task_id, place)
+            if lease is not None:
+                task = self._task_of(task_id, place)
+        return standing(task, lease)
+
+    def _task_of(self, task_id: str, place: str) -> TaskFile | None:
         try:
-            task = self._bucket.read_task(task_id, place)
+            return self._bucket.read_task(task_id, place)
         except Damaged as error:
             raise WrongState(f"task {task_id!r} is damaged: {error}") from None
         except LeftAlone as error:
             raise _NotForUs(f"task {task_id!r} is left alone: {error}") from None
-        if lease is None and task is not None:
-            # Between the two reads it may have been taken, and more.
-            lease = self._bucket.read_lease(task_id, place)
-        return standing(task, lease)
 
     def get(self, task_id: str) -> Record | None:
         """All about one task."""

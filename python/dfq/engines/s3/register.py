@@ -73,6 +73,11 @@ class Register:
         now = bucket.clock.wall()
         return written, LeaseFile(lease.task_id, lease.place, fields, written.etag, now)
 
+    def renew(self, lease: LeaseFile, fence: int) -> tuple[Written, LeaseFile]:
+        """Make a new lease of one that was just taken."""
+        bucket = self._bucket
+        return self.rewrite(lease, lease_id=new_id(bucket.clock, bucket.chance), fence=fence)
+
     def clear(self, lease: LeaseFile) -> bool:
         """Let the register go, if it is still this version; the task is nobody's then.
 

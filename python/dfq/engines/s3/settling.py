@@ -72,7 +72,7 @@ class Settling:
             first_etag=held.task.fields.get("first_etag"),
         )
         if self._carry_out(done.task, ended_lease) is False:
-            self._refuse_void(ended_lease)
+            self._refuse_if_void(ended_lease)
         self._note_completed(ended_lease, now, size)
 
     def nack(self, lease: Lease, message: str, kind: ErrorKind, delay_seconds: float) -> Outcome:
@@ -119,10 +119,15 @@ class Settling:
     def save_state(self, lease: Lease, state: Any) -> None:
         """Keep a value in the lease; it moves to the task when the lease ends."""
         held = self._held(lease)
+        saved = {"value": state}
+        if self._beats.get(lease.lease_id) is None:
+            # How long the holder's signs of life count is not ours to say.
+            self._commit(held, state="leased", saved=saved)
+            return
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
         # The write is a sign of life, and counts for as long as the last one did.
         held, written = self._commit(
-            held, state="leased", seconds=held.seconds, saved={"value": state}
+            held, state="leased", aside=None, seconds=held.seconds, saved=saved
         )
         self._beats.hold(rewritten(held, written, held.seconds, boot, wall))
 
@@ -158,12 +163,12 @@ class Settling:
         """The beat came too late, or another process took the lease: lease.json itself decides."""
         held = self._held(lease)
         boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        if self._beats.get(lease.lease_id) is None:
+            # What its holder said of its own signs of life stays there, beside this.
+            held, written = self._commit(held, state="leased", aside=seconds)
+            return rewritten(held, written, seconds, boot, wall)
         held, written = self._commit(
-            held,
-            state="leased",
-            session=self._bucket.session,
-            seconds=seconds,
-            heartbeat_at=stamp(wall),
+            held, state="leased", aside=None, seconds=seconds, heartbeat_at=stamp(wall)
         )
         renewed = rewritten(held, written, seconds, boot, wall)
         self._beats.hold(renewed)
@@ -183,6 +188,8 @@ class Settling:
         stands = self._looking.standing_of(lease.task_id, place)
         if stands.where != "leased" or stands.task is None or stands.lease is None:
             raise self._why_lost(lease, stands.lease)
+        if not _is(stands.lease, lease):
+            raise self._why_lost(lease, stands.lease)
         clock = self._bucket.clock
         # Nothing is known of the signs of life that keep it: only its own object counts.
         return taken(stands.lease, stands.task, 0.0, clock.boot(), clock.wall())
@@ -190,6 +197,8 @@ class Settling:
     def _commit(self, held: Held, **changes: Any) -> tuple[Held, LeaseFile]:
         """Write an outcome (or a sign of life) into lease.json; LeaseLost if it is not ours."""
         lease_id = held.lease.lease_id
+        if not self._is_certain(held):
+            self._refuse_if_void(held.lease)
         for _ in range(_TRIES):
             nonce = self._bucket.writes.nonce()
             try:
@@ -211,6 +220,8 @@ class Settling:
             if committed.state != "leased":
                 self._beats.forget(lease_id)
                 self._doubtful.pop(lease_id, None)
+            elif not self._is_certain(held):
+                self._refuse_if_void(committed)
             return held, committed
         raise QueueBusy(
             f"the lease on task {held.lease.task_id!r} is written again and again by others; "
@@ -249,15 +260,20 @@ class Settling:
         except (QueueUnavailable, QueueBusy):
             return None
 
-    def _refuse_void(self, lease: LeaseFile) -> None:
-        """Take back a completion under a lease that had ended, and that a late copy brought back.
+    def _refuse_if_void(self, lease: LeaseFile) -> None:
+        """Raise LeaseLost if a lease had ended, and was brought back by a late copy of its claim.
 
-        Nobody has seen it as completed: a newer task.json makes it void.
+        What was written under it is taken back. Nobody gave anything on it: task.json is newer.
         """
         task = self._bucket.read_task(lease.task_id, lease.place)
         if is_void(task, lease):
             self._register.clear(lease)
-            raise self._why_lost(lease, None)
+            # Somebody may hold it by now, under a newer lease.
+            raise self._why_lost(lease, self._bucket.read_lease(lease.task_id, lease.place))
+
+    def _is_certain(self, held: Held) -> bool:
+        """Whether nobody can have ended a lease for silence."""
+        return self._bucket.clock.boot() < held.certain_until
 
     def _error(self, held: Held, kind: ErrorKind, message: str) -> TaskError:
         return TaskError(

@@ -1,0 +1,32 @@
+//! USV: records of fields, separated by control characters that text does not have.
+//!
+//! Written form: fields separated by 0x1F, each record ended by a line feed. Read as well: 0x1E as
+//! the end of a record, with or without a line feed after it, and a 0x1F after the last field. A
+//! carriage return is data. Empty lines are no records.
+//!
+//! What a field may not contain is escaped without loss, by 0x1B (ESC) and a letter; see
+//! [`escape`]. Text is UTF-8. [`Ends::Visible`] reads the form with symbols (␟ ␞ ␛) instead.
+
+pub mod check;
+pub mod escape;
+pub mod fields;
+pub mod file;
+pub mod framer;
+pub mod output;
+pub mod reader;
+pub mod visible;
+pub mod writer;
+
+pub use framer::Ends;
+
+/// Stands between two fields.
+pub const FIELD: u8 = 0x1f;
+/// Ends a record, in files of others.
+pub const RECORD: u8 = 0x1e;
+/// Ends a record.
+pub const LINE: u8 = b'\n';
+/// Begins an escape.
+pub const ESCAPE: u8 = 0x1b;
+
+/// A longer record is never loaded.
+pub const MAX_RECORD_BYTES: usize = 16 << 20;

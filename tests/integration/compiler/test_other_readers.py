@@ -1,0 +1,66 @@
+"""DuckDB and polars read the shards as they are."""
+
+from __future__ import annotations
+
+import duckdb
+import polars
+import pytest
+
+from dfq import Index
+
+#: What makes a mess of CSV.
+CITIES = ['Bern, "BE"', "x'y", "a\\b", "", "#c", "NULL", " spaced ", "ünï ☃", "1e5", "tab\there"]
+
+
+@pytest.fixture
+def index(tmp_path):
+    with Index.create(tmp_path / "index", ["domain", "city"]) as index:
+        index.put_many(
+            {"domain": f"{number}.example", "city": CITIES[number % len(CITIES)]}
+            for number in range(300)
+        )
+        index.delete("7.example")
+        index.compile()
+        yield index
+
+
+def truth(index):
+    return sorted((one["domain"], one["city"]) for one in index.scan())
+
+
+def test_duckdb_reads_what_scan_reads(index, tmp_path):
+    columns = dict.fromkeys(index.descriptor.columns, "VARCHAR")
+    rows = duckdb.execute(
+        f"SELECT domain, coalesce(city, '') FROM read_csv('{tmp_path}/index/shards/*.usv', "
+        "delim = chr(31), header = false, quote = '', escape = '', auto_detect = false, "
+        f"null_padding = true, columns = {columns}) WHERE coalesce(deleted_at, '') = ''"
+    ).fetchall()
+    assert sorted(rows) == truth(index)
+    assert len(rows) == 299
+
+
+def test_duckdb_reads_shards_from_before_and_after_a_column_was_added(index, tmp_path):
+    index.grow("phone")
+    index.put({"domain": "new.example", "phone": "031"})
+    index.compile()
+    columns = dict.fromkeys(index.descriptor.columns, "VARCHAR")
+    (count,) = duckdb.execute(
+        f"SELECT count(*) FROM read_csv('{tmp_path}/index/shards/*.usv', delim = chr(31), "
+        "header = false, quote = '', escape = '', auto_detect = false, null_padding = true, "
+        f"columns = {columns}) WHERE coalesce(deleted_at, '') = ''"
+    ).fetchone()
+    assert count == 300
+
+
+def test_polars_reads_what_scan_reads(index, tmp_path):
+    frame = polars.scan_csv(
+        f"{tmp_path}/index/shards/*.usv",
+        separator="\x1f",
+        has_header=False,
+        quote_char=None,
+        infer_schema=False,
+        new_columns=list(index.descriptor.columns),
+    )
+    living = frame.filter(polars.col("deleted_at").fill_null("") == "")
+    rows = living.select("domain", polars.col("city").fill_null("")).collect().rows()
+    assert sorted(rows) == truth(index)
