@@ -31,6 +31,7 @@ OTHER_VARIABLES = frozenset(
         "DFQ_TASK_ID",
         "DFQ_TASK_NAME",
         "DFQ_WORKER_CHILD",
+        "DFQ_WORKER_NOTIFY",
     }
 )
 #: Nor are those of dfq's own tests and benchmarks.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -109,12 +110,17 @@ def _matches(printed, expected):
 
 @pytest.fixture
 def run_section(tmp_path):
-    """Runs a section in an empty folder, with `dfq` and `python` on the path."""
+    """Runs a section in an empty folder, with `dfq`, `python` and a played systemd on the path.
+
+    ``replaced`` names what is called otherwise here than in the document: another machine, say.
+    """
     (tmp_path / "bin").mkdir()
     for name, line in (("python", ""), ("dfq", "-m dfq ")):
         program = tmp_path / "bin" / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {line}"$@"\n')
         program.chmod(0o755)
+    for fake in (REPOSITORY / "tests" / "fakes").iterdir():
+        shutil.copy(fake, tmp_path / "bin")
     folder = tmp_path / "here"
     folder.mkdir()
     environment = {
@@ -123,11 +129,16 @@ def run_section(tmp_path):
         # A worker finds its handlers in the current folder, as with `python -m`.
         "PYTHONPATH": str(PACKAGE),
         "HOME": str(folder),
+        "SYSTEMD_UNIT_PATH": str(folder / "units"),
+        "FAKE_SYSTEMD": str(tmp_path / "fake-systemd"),
         "TMPDIR": str(tmp_path),
         "COLUMNS": "100",
     }
 
-    def run_section(section):
+    def run_section(section, replaced=None):
+        for step in section.steps:
+            for old, new in (replaced or {}).items():
+                step.code = step.code.replace(old, new)
         steps = [step for step in section.steps if step.file is None]
         ran = subprocess.run(
             [sys.executable, "-W", "error", "-c", _DRIVER],

@@ -13,6 +13,7 @@ MIDWAY = "tests/acceptance/crash/test_stopped_midway.py"
 LOCKED = "tests/acceptance/crash/test_stopped_under_lock.py"
 CALLS = "tests/acceptance/crash/test_every_system_call.py"
 OLDER = "tests/acceptance/crash/test_older_kernel.py"
+POWER = "tests/acceptance/pi/test_power_cut.py"
 HOLD = "tests/guards/test_guards_hold.py"
 
 
@@ -108,6 +109,11 @@ SYNCS = (
         "push syncs a shard that another made",
         *("queue/mod.rs", "fn ensure_durable_shard", "made || !synced", "made && !synced"),
         *(ORDER, "another_process_made"),
+    ),
+    one(
+        "a result is written out before its rename",
+        *("root.rs", "pub fn try_replace(", "sys::begin_writing(&file);", ""),
+        *(POWER, "at_any_moment"),
     ),
     Guard(
         "push syncs the shard after the rename",

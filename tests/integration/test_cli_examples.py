@@ -9,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 import dfq
 from dfq.ambient import SYSTEM_CLOCK
 from dfq.cli.app import dfq as dfq_command
-from dfq.cli.catalogue import SUMMARIES
+from dfq.service.unit import Unit
 from dfq.worker.health import HealthFile
+from tests.commands import EVERY_COMMAND
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = Path(dfq.__file__).parents[1]
@@ -38,20 +38,10 @@ def other():
 
 
 def examples_in_help():
-    for name in SUMMARIES:
-        command = dfq_command.get_command(click.Context(dfq_command), name)
-        yield from (pytest.param(text, id=text) for text in command.examples)
-        if isinstance(command, click.Group):
-            yield from examples_in_group(command)
+    for words, command in EVERY_COMMAND.items():
+        yield from (pytest.param(text, id=f"{words}: {text}") for text in command.examples)
     lines = [line.strip() for line in dfq_command.help.splitlines()]
     yield from (pytest.param(text, id=text) for text in lines if text.startswith("dfq "))
-
-
-def examples_in_group(group):
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
-        below = getattr(command, "examples", ())
-        yield from (pytest.param(text, id=f"{group.name}: {text}") for text in below)
 
 
 def examples_in_docs():
@@ -83,10 +73,26 @@ def prepared(tmp_path_factory):
     (folder / "orders.jsonl").write_text('{"order": "j-1"}\n{"order": "j-2"}\n')
     (folder / "convert.sh").write_text("#!/bin/sh\ncat > /dev/null\n")
     (folder / "convert.sh").chmod(0o755)
-    (folder / "bin").mkdir()
+    # systemd's own commands are played; what is installed with them goes below the home.
+    shutil.copytree(REPOSITORY / "tests" / "fakes", folder / "bin")
     (folder / "bin" / "dfq").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dfq "$@"\n')
     (folder / "bin" / "dfq").chmod(0o755)
     return folder
+
+
+def install_service(folder):
+    """The service that some examples speak of."""
+    unit = Unit(
+        name="dfq-jobs",
+        scope="user",
+        queue=str(folder / "jobs"),
+        folder=str(folder / "jobs"),
+        words=(sys.executable,),
+        working_directory=str(folder),
+        environment_file=str(folder / "env"),
+    )
+    (folder / "units").mkdir()
+    (folder / "units" / unit.file_name).write_text(unit.render())
 
 
 @pytest.fixture
@@ -94,12 +100,14 @@ def shell(prepared, tmp_path):
     """Runs a script in a fresh copy of the prepared folder."""
     folder = tmp_path / "copy"
     shutil.copytree(prepared, folder)
+    install_service(folder)
     HealthFile(str(folder / "worker.health"), SYSTEM_CLOCK, lambda: {"worker_id": "w"}).poll()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("DFQ_")},
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(PACKAGE),
         "HOME": str(folder),
+        "SYSTEMD_UNIT_PATH": str(folder / "units"),
         "TMPDIR": str(tmp_path),
     }
 

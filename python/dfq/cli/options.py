@@ -134,6 +134,33 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def running_options(function: Function) -> Function:
+    """Options that say how a worker runs; `dfq service install` hands them on."""
+    for option in (
+        click.option("--metrics-host", metavar="HOST", help="And under this address: 127.0.0.1."),
+        click.option(
+            "--metrics-port", type=int, metavar="N", help="Serve Prometheus metrics here."
+        ),
+        click.option("--health", metavar="FILE", help="Write here when it last polled."),
+        click.option("--worker-id", metavar="ID", help="The name in leases and logs."),
+        click.option("--lease", type=DURATION, help="How long a lease lives without a heartbeat."),
+        click.option("--grace", type=DURATION, help="Time to finish after SIGTERM or Ctrl-C."),
+        click.option("--timeout", type=DURATION, help="The longest a task may take: 90, 5m."),
+        click.option("--processes", type=int, metavar="N", help="Worker processes."),
+        click.option("--concurrency", type=int, metavar="N", help="Tasks worked on at once."),
+        click.option("--exec", "exec_", metavar="COMMAND", help="A program to run for every task."),
+        click.option(
+            "--handler",
+            "handlers",
+            metavar="TARGET",
+            multiple=True,
+            help="pkg.mod:function, or a module of decorated tasks; may be repeated.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def filter_options(function: Function) -> Function:
     """Options that choose tasks; :func:`chosen` makes a filter of them."""
     for option in (

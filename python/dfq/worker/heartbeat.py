@@ -11,6 +11,7 @@ from dfq.lease import Lease
 from dfq.queue import Queue
 from dfq.worker.delivery import Delivery
 from dfq.worker.logs import LOGGER
+from dfq.worker.watchdog import Part
 
 
 class Heartbeats:
@@ -23,11 +24,13 @@ class Heartbeats:
         on_beat: Callable[[], None] | None = None,
         *,
         lease_seconds: float | None = None,
+        part: Part | None = None,
     ) -> None:
         self._queue = queue
         self._lease_seconds = lease_seconds
         self._interval_seconds = interval_seconds
         self._on_beat = on_beat
+        self._part = part or Part("the heartbeat", queue.clock)
         self._condition = threading.Condition()
         self._held: set[Delivery] = set()
         self._parked = False
@@ -76,14 +79,18 @@ class Heartbeats:
             with self._condition:
                 while not self._held and not self._stopped:
                     self._parked = True
+                    self._part.rests()
                     self._condition.wait()
                     self._parked = False
                 beat_at = clock.boot() + self._pause_seconds()
+                self._part.moves(self._pause_seconds())
                 while not self._stopped and (left := beat_at - clock.boot()) > 0:
                     self._condition.wait(left)
                 if self._stopped:
+                    self._part.rests()
                     return
                 held = list(self._held)
+            self._part.moves()
             self._beat(held)
 
     def _pause_seconds(self) -> float:

@@ -17,11 +17,14 @@ from dfq.worker.folder import Folder
 from dfq.worker.idleness import why_idle
 from dfq.worker.logs import LOGGER
 from dfq.worker.options import WorkerOptions
+from dfq.worker.watchdog import Part
 
 #: A draining worker looks this often whether others are done.
 DRAIN_POLL_SECONDS = 1.0
 #: A wait that ends sooner than this has not waited.
 _AT_ONCE_SECONDS = 0.005
+#: A sweep of a large queue may take so many times what anything else may.
+_SWEEP_PATIENCE = 10.0
 
 #: Why no more tasks are claimed.
 Ended = Literal["stopped", "drained", "enough", "empty", "failed"]
@@ -39,6 +42,7 @@ class Intake:
         *,
         on_poll: Callable[[], None],
         on_remaining: Callable[[Remaining], None],
+        part: Part | None = None,
     ) -> None:
         self._queue = queue
         self._worker_id = worker_id
@@ -46,6 +50,7 @@ class Intake:
         self._options = options
         self._on_poll = on_poll
         self._on_remaining = on_remaining
+        self._part = part or Part("the search for work", queue.clock)
         self._budget = 1 if options.once else options.max_tasks
         self._folder = Folder(queue.url)
         self._stop = threading.Event()
@@ -68,6 +73,7 @@ class Intake:
         if self._stop.is_set():
             self.ended = self.ended or "stopped"
             return []
+        self._part.moves()
         try:
             leases = self._claim(limit)
             if not leases and self.ended is None:
@@ -79,6 +85,8 @@ class Intake:
         except DfqError as error:
             self._fail(str(error))
             return []
+        finally:
+            self._part.rests()
         return leases
 
     def _claim(self, limit: int) -> list[Lease]:
@@ -86,6 +94,7 @@ class Intake:
         if self._options.drain and not self._counted:
             self._on_remaining(estimate(self._queue))
             self._counted = True
+        self._part.moves()
         leases = self._take(limit)
         self._folder.remember()
         self._on_poll()
@@ -152,6 +161,7 @@ class Intake:
             until_look = self._look_at - clock.boot()
             longest = min(longest, until_look if until_look > 0 else DRAIN_POLL_SECONDS)
         began = clock.boot()
+        self._part.moves(longest)
         woken = self._queue.wait(longest)
         # Tasks that are there but not for us, or a paused queue, may end every wait at once.
         if woken and clock.boot() - began < _AT_ONCE_SECONDS:
@@ -165,6 +175,7 @@ class Intake:
             return
         # By chance, so that the workers of a queue don't sweep in step.
         self._sweep_at = now + self._queue.chance.uniform(0.75, 1.25) * self._queue.sweep_seconds
+        self._part.moves(times=_SWEEP_PATIENCE)
         report = self._queue.sweep()
         if report.expired_leases or report.failed or report.quarantined:
             LOGGER.info(
@@ -188,7 +199,9 @@ class Intake:
             return
         if self._backoff.failures == 0:
             LOGGER.error("the queue %s fails, trying on: %s", self._queue.url, error)
-        self._stop.wait(self._backoff.next_seconds())
+        pause = self._backoff.next_seconds()
+        self._part.moves(pause)
+        self._stop.wait(pause)
 
     def _well(self) -> None:
         if self._backoff.failures:

@@ -48,9 +48,11 @@ def task_logger(lease: Lease) -> TaskLogger:
 class TextFormatter(logging.Formatter):
     """One line for people: when, how bad, which task, what."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(self, *, colour: bool, timed: bool = True) -> None:
         super().__init__()
         self._colour = colour
+        #: Without a time (and a level) where somebody else notes them.
+        self._timed = timed
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text."""
@@ -65,6 +67,8 @@ class TextFormatter(logging.Formatter):
             )
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
+        if not self._timed:
+            return text
         line = f"{when} {record.levelname.lower():<7} {text}"
         code = _COLOURS.get(record.levelname)
         return f"\x1b[{code}m{line}\x1b[0m" if self._colour and code else line
@@ -95,6 +99,37 @@ def _printable(line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+#: The levels of syslog, as a prefix that the journal takes away again.
+_SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_SYSLOG_DEBUG = 7
+
+
+class JournalFormatter(logging.Formatter):
+    """Lines for the journal: each with its level, and without the time, which it has itself."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record, every line of it with its level."""
+        level = next((code for at, code in _SYSLOG if record.levelno >= at), _SYSLOG_DEBUG)
+        lines = self._inner.format(record).splitlines() or [""]
+        return "\n".join(f"<{level}>{line}" for line in lines)
+
+
+def goes_to_journal(stream: TextIO) -> bool:
+    """Whether what is written there ends up in systemd's journal."""
+    named = os.environ.get("JOURNAL_STREAM")
+    if not named:
+        return False
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return named == f"{found.st_dev}:{found.st_ino}"
+
+
 def configure(*, as_json: bool, stream: TextIO | None = None) -> None:
     """Send the log to ``stream`` (stderr), unless the program has set up logging itself."""
     if not as_json and stream is None and LOGGER.hasHandlers():
@@ -102,7 +137,11 @@ def configure(*, as_json: bool, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
     colour = stream.isatty() and "NO_COLOR" not in os.environ
-    handler.setFormatter(JSONFormatter() if as_json else TextFormatter(colour=colour))
+    in_journal = goes_to_journal(stream)
+    formatter: logging.Formatter = (
+        JSONFormatter() if as_json else TextFormatter(colour=colour, timed=not in_journal)
+    )
+    handler.setFormatter(JournalFormatter(formatter) if in_journal else formatter)
     for old in [old for old in LOGGER.handlers if getattr(old, "made_by_dfq", False)]:
         LOGGER.removeHandler(old)
     handler.made_by_dfq = True  # type: ignore[attr-defined]

@@ -23,12 +23,14 @@ from dfq.worker.health import HealthFile
 from dfq.worker.heartbeat import Heartbeats
 from dfq.worker.intake import Intake
 from dfq.worker.logs import LOGGER
+from dfq.worker.notify import READY, STOPPING, Notifier
 from dfq.worker.options import Progress, WorkerOptions
 from dfq.worker.pool import Job, Pool
 from dfq.worker.results import Results
 from dfq.worker.running import Runner
 from dfq.worker.settlement import Settled, Settler
 from dfq.worker.signals import StopSignals
+from dfq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from dfq.worker.metrics import Metrics
@@ -56,6 +58,8 @@ class Worker:
         handlers: HandlerSet,
         options: WorkerOptions | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        *,
+        notifier: Notifier | None = None,
     ) -> None:
         self._queue = queue
         self._handlers = handlers
@@ -70,11 +74,13 @@ class Worker:
         self._give_up = threading.Event()
         self._results = None if options.results_to is None else Results(options.results_to)
         self._health = self._health_file()
+        self._watchdog = Watchdog(notifier or Notifier(), queue.clock, self._in_words)
         self._heartbeats = Heartbeats(
             queue,
             beat_seconds,
             None if self._health is None else self._health.beat,
             lease_seconds=options.lease_seconds,
+            part=self._watchdog.part("the heartbeat"),
         )
         self._runner = Runner(
             Settler(queue, lease_seconds, self._give_up, self._results),
@@ -89,6 +95,7 @@ class Worker:
             options,
             on_poll=(lambda: None) if self._health is None else self._health.poll,
             on_remaining=self._note_remaining,
+            part=self._watchdog.part("the search for work"),
         )
         self._pool = self._runner.pool = Pool(
             self._lead,
@@ -141,6 +148,7 @@ class Worker:
         with StopSignals(self._inbox.put, wake=lambda: self._inbox.put("")):
             self._heartbeats.start()
             self._pool.start()
+            self._watchdog.begin(READY)
             try:
                 while not self._step():
                     pass
@@ -168,6 +176,7 @@ class Worker:
             else:
                 self._stop_at_once(message)
         self._enforce_limits()
+        self._watchdog.feed()
         if self._pool.abandoned > MAX_ABANDONED and self._stop_at is None:
             LOGGER.error(
                 "%d handlers hang past their time limit; the worker ends, start it again",
@@ -181,7 +190,9 @@ class Worker:
         """How long until something has to be done without being asked."""
         # While this is infinite, every new deadline announces itself.
         self._wake_at = math.inf
-        soonest = min((_limit_of(d) for d in self._runner.running()), default=math.inf)
+        limits = (_limit_of(d) for d in self._runner.running())
+        soonest = min(limits, default=math.inf)
+        soonest = min(soonest, self._watchdog.due_at)
         if self._stop_at is not None:
             now = self._queue.clock.boot()
             if self._pool.leading:  # an interrupt before the wait began is lost: say it again
@@ -199,6 +210,7 @@ class Worker:
         grace = self._options.grace_seconds
         self._stop_at = self._queue.clock.boot() + grace
         self._stop_signal = signal_number
+        self._watchdog.tell(STOPPING)
         self._intake.stop()
         self._pool.close()
         if self._pool.in_flight:
@@ -358,6 +370,13 @@ class Worker:
         if self._options.health_path is None:
             return None
         return HealthFile(self._options.health_path, self._queue.clock, self._describe)
+
+    def _in_words(self) -> str:
+        done = self.progress
+        return (
+            f"{done.completed} completed, {done.retried} tried again, {done.failed} failed, "
+            f"{done.running} running"
+        )
 
     def _describe(self) -> dict[str, Any]:
         done = self.progress

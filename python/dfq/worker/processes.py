@@ -6,6 +6,7 @@ child (see :mod:`dfq.worker.child`).
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -18,8 +19,11 @@ from typing import IO
 from dfq.ambient import Chance, Clock
 from dfq.worker.backoff import Backoff
 from dfq.worker.child import CHILD_VARIABLE, Place
+from dfq.worker.hearing import Hearing
 from dfq.worker.logs import LOGGER
+from dfq.worker.notify import READY, STOPPING, Notifier
 from dfq.worker.signals import StopSignals
+from dfq.worker.watchdog import Watchdog
 
 #: A child that lived this long was well; its next death starts counting anew.
 WELL_SECONDS = 60.0
@@ -42,6 +46,7 @@ class Supervisor:
         chance: Chance,
         *,
         pass_on_stderr: bool = False,
+        notifier: Notifier | None = None,
     ) -> None:
         self._command = tuple(command)
         self._clock = clock
@@ -51,6 +56,10 @@ class Supervisor:
         self._inbox: SimpleQueue[int | _Child | None] = SimpleQueue()
         self._read_end, self._write_end = os.pipe()
         self._children = [_Child(number, Backoff(chance)) for number in range(1, count + 1)]
+        self._notifier = notifier or Notifier()
+        # A child that hangs is ours to kill; what is told is that this loop goes on.
+        self._watchdog = Watchdog(self._notifier, clock, self._in_words)
+        self._ready = False
         self._stopping = False
         #: What it ends with whatever the children say: a second signal, or giving up.
         self._verdict: int | None = None
@@ -75,6 +84,8 @@ class Supervisor:
     def _step(self) -> None:
         now = self._clock.boot()
         due = [child.start_at for child in self._children if child.start_at is not None]
+        due += [child.hearing.hung_at for child in self._children if child.hearing is not None]
+        due = [at for at in (*due, self._watchdog.due_at) if at < math.inf]
         try:
             message = self._inbox.get(timeout=max(0.0, min(due) - now) if due else None)
         except Empty:
@@ -90,19 +101,38 @@ class Supervisor:
         for child in self._children:
             if child.start_at is not None and child.start_at <= now:
                 self._start(child)
+            elif child.hearing is not None and child.hearing.hung_at <= now:
+                self._kill(child)
+        self._watchdog.feed()
+        if not self._ready and all(
+            c.hearing is not None and c.hearing.ready for c in self._children
+        ):
+            self._ready = True
+            self._watchdog.begin(READY)
 
     def _start(self, child: _Child) -> None:
         here = Place(child.number, len(self._children), self._read_end)
         child.start_at = None
         child.started = self._clock.boot()
+        child.given_up = False
+        environment = {**os.environ, CHILD_VARIABLE: here.encode()}
+        inherited = [self._read_end]
+        if self._notifier.heard:
+            child.hearing = Hearing(
+                self._clock, self._notifier.watchdog_seconds, lambda: self._inbox.put(None)
+            )
+            environment.update([child.hearing.variable])
+            inherited.append(child.hearing.descriptor)
         child.process = subprocess.Popen(
             self._command,
-            env={**os.environ, CHILD_VARIABLE: here.encode()},
+            env=environment,
             stderr=subprocess.PIPE if self._pass_on_stderr else None,
-            pass_fds=(self._read_end,),
+            pass_fds=inherited,
             # Ctrl-C reaches the whole foreground group; the children get it from us, once.
             process_group=0,
         )
+        if child.hearing is not None:
+            child.hearing.begin()
         LOGGER.debug("worker process %d started, pid %d", child.number, child.process.pid)
         threading.Thread(
             target=self._await, args=(child, child.process), name="dfq-await", daemon=True
@@ -118,7 +148,22 @@ class Supervisor:
         process.wait()
         self._inbox.put(child)
 
+    def _kill(self, child: _Child) -> None:
+        assert child.process is not None and child.hearing is not None
+        # The first shows in the log where it hangs; the second can't be caught.
+        number = signal.SIGKILL if child.given_up else signal.SIGABRT
+        child.given_up = True
+        child.hearing.spare()
+        LOGGER.error("worker process %d gives no sign of life; ending it", child.number)
+        child.process.send_signal(number)
+
+    def _in_words(self) -> str:
+        running = sum(child.process is not None for child in self._children)
+        return f"{running} of {len(self._children)} processes run"
+
     def _stop(self) -> None:
+        if not self._stopping:
+            self._notifier.tell(STOPPING)
         self._stopping = True
         for child in self._children:
             child.wanted = False
@@ -131,6 +176,7 @@ class Supervisor:
         assert child.process is not None
         code = child.process.returncode
         child.process = None
+        child.hearing = None
         if not child.wanted or code == 0:
             child.wanted = False
             # Killed by our signal: it had not yet got so far as to take tasks.
@@ -164,6 +210,9 @@ class _Child:
         self.number = number
         self.backoff = backoff
         self.process: subprocess.Popen[bytes] | None = None
+        self.hearing: Hearing | None = None
+        #: Whether it hung, and was told to end.
+        self.given_up = False
         self.started = 0.0
         self.start_at: float | None = None
         #: Whether it is to be started again when it dies.

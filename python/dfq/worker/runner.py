@@ -11,6 +11,7 @@ from dfq.worker.folder import Folder
 from dfq.worker.handlers import HandlerSet
 from dfq.worker.logs import LOGGER, configure
 from dfq.worker.loop import EXIT_DONE, Worker
+from dfq.worker.notify import Notifier, take_notifier
 from dfq.worker.options import Progress, WorkerOptions
 
 
@@ -22,20 +23,20 @@ def run_worker(
 ) -> int:
     """Work until told to stop; returns the exit code."""
     configure(as_json=options.log_json)
-    child = take_place()
+    child, notifier = take_place(), take_notifier()
     if child is not None:
         share = child_options(options, child)
         if share is None:
             return EXIT_DONE
-        worker = Worker(queue, handlers, share)
+        worker = Worker(queue, handlers, share, notifier=notifier)
         watch_supervisor(child, worker.stop)
         return worker.run()
     if Folder(queue.url).is_new():
         # A mistyped path looks like a queue in which there is nothing to do.
         LOGGER.info("there was no queue yet: making a new queue at %s", queue.url)
     if options.processes > 1:
-        return _supervise(queue, handlers, options, on_progress)
-    return Worker(queue, handlers, options, on_progress).run()
+        return _supervise(queue, handlers, options, on_progress, notifier)
+    return Worker(queue, handlers, options, on_progress, notifier=notifier).run()
 
 
 def _supervise(
@@ -43,6 +44,7 @@ def _supervise(
     handlers: HandlerSet,
     options: WorkerOptions,
     on_progress: Callable[[Progress], None] | None,
+    notifier: Notifier,
 ) -> int:
     if options.once:
         raise InvalidConfig("once works on a single task; leave processes out")
@@ -71,6 +73,7 @@ def _supervise(
         queue.chance,
         # Whoever draws progress wants no other hand on the terminal.
         pass_on_stderr=on_progress is not None,
+        notifier=notifier,
     )
     if on_progress is None:
         return supervisor.run()

@@ -331,7 +331,8 @@ impl Root {
 
     /// Puts `bytes` in place as `<dir>/<name>`, whole, replacing what was there.
     ///
-    /// Written aside, synced if it must survive a power cut, then renamed.
+    /// Written aside, synced if it must survive a power cut, then renamed. If it need not, it is
+    /// still no empty file that the rename leaves behind after one.
     pub fn try_replace(
         &self,
         dir: BorrowedFd<'_>,
@@ -346,6 +347,8 @@ impl Root {
             sys::write_all(&file, bytes)?;
             if durable {
                 sys::sync(&file)?;
+            } else {
+                sys::begin_writing(&file);
             }
             fs::renameat(self.fd(), &scratch, dir, name)
         };

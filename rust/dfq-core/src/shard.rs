@@ -63,6 +63,10 @@ impl Ref {
 /// The most tasks one shard directory may hold.
 const MAX_SLOTS: usize = 1 << 24;
 
+/// Bytes of names that are gone, before those that stay move together. There are 256 shards, and
+/// on a small machine the worker's memory should settle soon.
+const MAX_GARBAGE: usize = 1 << 10;
+
 /// The entries of one shard directory.
 #[derive(Default)]
 pub struct Shard {
@@ -147,7 +151,7 @@ impl Shard {
         self.garbage += usize::from(self.entries[slot].length);
         self.entries[slot].place = Place::Free;
         self.free.push(slot as u32);
-        if self.garbage > 4096 && self.garbage * 2 > self.names.len() {
+        if self.garbage > MAX_GARBAGE && self.garbage * 2 > self.names.len() {
             self.compact();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
@@ -171,6 +171,22 @@ pub fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
 /// Syncs a file or directory. After an error the pages may be lost: never ask twice.
 pub fn sync(fd: &OwnedFd) -> rustix::io::Result<()> {
     fs::fsync(fd)
+}
+
+/// Has the kernel begin to write a file out, and does not wait for it.
+///
+/// A file system that allocates late may put a rename into its journal before the bytes of the file
+/// that was renamed: after a power cut the name is there, and the file is empty. Once they have
+/// their place on the disk, a journal in order writes them first. Where this can't be had, nothing
+/// is lost but that.
+pub fn begin_writing(fd: &OwnedFd) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the descriptor is open, and no memory is handed over.
+    unsafe {
+        libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = fd;
 }
 
 /// Syncs the whole file system that `fd` is on.

@@ -1,4 +1,5 @@
-"""A power cut can't be staged in a test; the order of writes, syncs and renames can be seen.
+"""A power cut finds only some of the moments that matter; the order of writes, syncs and renames
+shows all of them.
 
 What is written must be synced before a rename makes it visible, and the rename must be synced
 before the verb returns. Each test states the order of one verb, and reads it from strace.

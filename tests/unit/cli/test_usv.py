@@ -205,3 +205,12 @@ def test_a_file_that_is_not_there_is_told(run, name):
 def test_a_new_file_can_be_read_by_whom_the_umask_allows(run, orders, tmp_path):
     run("usv", "convert", "orders.csv", "new.usv")
     assert stat.S_IMODE((tmp_path / "new.usv").stat().st_mode) & 0o600 == 0o600
+
+
+def test_what_was_converted_is_told_as_json_unless_stdout_is_taken(run, read, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (told,) = run("usv", "convert", "a.csv", "b.usv", "--json").json_lines
+    assert told == {"file": "b.usv", "format": "usv", "bytes": len(read("b.usv"))}
+    refused = run("usv", "convert", "a.csv", "-", "--to", "jsonl", "--json")
+    assert refused.code == 2
+    assert "both want stdout" in refused.err

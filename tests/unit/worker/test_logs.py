@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 
 import pytest
 
@@ -92,3 +93,65 @@ def test_colours_are_for_terminals_only():
         LOGGER.error("bad")
     assert "\x1b[" not in plain.getvalue()
     assert "\x1b[31m" in terminal.getvalue()
+
+
+# The journal of systemd
+
+
+@pytest.fixture
+def journal(tmp_path, monkeypatch):
+    """A file that systemd would say is its journal."""
+    with (tmp_path / "journal").open("w+") as file:
+        found = os.fstat(file.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        yield file
+
+
+def journalled(file, say, *, as_json=False):
+    configure(as_json=as_json, stream=file)
+    LOGGER.setLevel(logging.DEBUG)
+    say()
+    file.seek(0)
+    return file.read().splitlines()
+
+
+def test_in_the_journal_every_line_has_its_level_and_no_time(journal, lease):
+    def say():
+        LOGGER.debug("one")
+        LOGGER.info("two")
+        task_logger(lease).warning("three")
+        LOGGER.error("four")
+        LOGGER.critical("five")
+
+    assert journalled(journal, say) == [
+        "<7>one",
+        "<6>two",
+        "<4>a enrich attempt=1 fence=1 correlation=corr: three",
+        "<3>four",
+        "<2>five",
+    ]
+
+
+def test_in_the_journal_a_traceback_has_its_level_on_every_line(journal):
+    def say():
+        try:
+            raise ValueError("two\nlines")
+        except ValueError:
+            LOGGER.exception("it failed")
+
+    lines = journalled(journal, say)
+    assert lines[0] == "<3>it failed"
+    assert lines[-2:] == ["<3>ValueError: two", "<3>lines"]
+    assert all(line.startswith("<3>") for line in lines)
+
+
+def test_in_the_journal_json_has_its_level_in_front(journal):
+    (line,) = journalled(journal, lambda: LOGGER.info("two\nlines"), as_json=True)
+    assert json.loads(line.removeprefix("<6>"))["message"] == "two\nlines"
+
+
+def test_what_goes_elsewhere_is_written_as_ever(journal, monkeypatch, tmp_path):
+    monkeypatch.setenv("JOURNAL_STREAM", "1:1")
+    (line,) = journalled(journal, lambda: LOGGER.info("two"))
+    assert line.endswith(" info    two")
+    assert not line.startswith("<")

@@ -77,6 +77,8 @@ columns_option = click.option(
 @columns_option
 @click.option("--force", is_flag=True, help="Replace TARGET if it is there.")
 @quiet_option("No progress bar, no count.")
+@json_option
+@debug_option
 def convert(
     source: str,
     target: str,
@@ -86,20 +88,28 @@ def convert(
     columns: str | None,
     force: bool,
     quiet: bool | None,
+    as_json: bool,
 ) -> None:
     """Convert between CSV, TSV, JSON lines and USV.
 
     The names tell the formats; `-` is stdin or stdout. Everything is text: a number of a JSON line
-    becomes a text, null an empty one. TARGET appears whole or not at all.
+    becomes a text, null an empty one. TARGET appears whole or not at all. --json tells what was
+    written; it can't stand beside a table that goes to stdout itself.
     """
     from dfq.cli.usv_files import put_together
 
+    as_json = _as_json(as_json)
+    if as_json and target == STDIN:
+        raise click.UsageError("--json and a TARGET of `-` both want stdout; name a file")
     to = format_of(target, target_kind)
     written = put_together(
         target,
         _pieces(source, source_kind, to, header, columns, bool(quiet)),
         force=force,
     )
+    if as_json:
+        json_line({"file": target, "format": to, "bytes": written})
+        return
     note(f"wrote {counted(written, 'byte')} to {_called(target)}", quiet=bool(quiet))
 
 

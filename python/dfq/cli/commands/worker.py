@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dfq.cli.options import (
-    DURATION,
     chosen,
     debug_option,
     filter_options,
     queue_argument,
     queue_option,
     quiet_option,
+    running_options,
 )
 from dfq.cli.options import command as dfq_command
 
@@ -31,19 +31,7 @@ if TYPE_CHECKING:
 )
 @queue_argument
 @queue_option
-@click.option(
-    "--handler",
-    "handlers",
-    metavar="TARGET",
-    multiple=True,
-    help="pkg.mod:function, or a module of decorated tasks; may be repeated.",
-)
-@click.option("--exec", "exec_", metavar="COMMAND", help="A program to run for every task.")
-@click.option("--concurrency", type=int, metavar="N", help="Tasks worked on at once.")
-@click.option("--processes", type=int, metavar="N", help="Worker processes.")
-@click.option("--timeout", type=DURATION, help="The longest a task may take: 90, 5m.")
-@click.option("--grace", type=DURATION, help="Time to finish after SIGTERM or Ctrl-C.")
-@click.option("--lease", type=DURATION, help="How long a lease lives without a heartbeat.")
+@running_options
 @click.option("--drain", is_flag=True, help="End when nothing is left to do.")
 @click.option("--once", is_flag=True, help="Work on one task, then end.")
 @click.option("--max-tasks", type=int, metavar="N", help="End after so many tasks.")
@@ -51,17 +39,8 @@ if TYPE_CHECKING:
     "--results-to", metavar="INDEX", help="Put results into this index before they are acked."
 )
 @filter_options
-@click.option("--worker-id", metavar="ID", help="The name in leases and logs.")
-@click.option("--health", metavar="FILE", help="Write here when it last polled.")
-@click.option("--metrics-port", type=int, metavar="N", help="Serve Prometheus metrics here.")
-@click.option("--metrics-host", metavar="HOST", help="And under this address: 127.0.0.1.")
 @click.option(
-    "--log-json",
-    "--json",
-    "log_json",
-    is_flag=True,
-    default=None,
-    help="Log JSON lines.",
+    "--log-json", "--json", "log_json", is_flag=True, default=None, help="Log JSON lines."
 )
 @quiet_option("No progress bar; the log goes on.")
 @debug_option
