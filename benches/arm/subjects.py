@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import dfq
 from benches.payloads import payloads
-from benches.peers import SEED, fill_dfq_many, open_dfq
+from benches.peers import SEED, fill_dfq_many, fill_seed, open_dfq, open_seed_rescan
 
 Work = Callable[[], None]
 
@@ -43,6 +44,24 @@ def claim_and_ack_seed(path: str, tasks: int) -> Work:
     """The same by the first design in plain Python."""
     SEED.fill(Path(path), payloads(tasks))
     return partial(_drain, SEED.open_drain, path, tasks)
+
+
+def some_of_many(path: str, tasks: int, of: int) -> Work:
+    """Claim, read and ack a few of many, the first look at them included."""
+    fill_dfq_many(Path(path), payloads(of))
+    return partial(_take, open_dfq, path, tasks)
+
+
+def some_of_many_rescanning(path: str, tasks: int, of: int) -> Work:
+    """The same by the first design as its origin does it: listing all before every claim."""
+    fill_seed(Path(path), payloads(of))
+    return partial(_take, open_seed_rescan, path, tasks)
+
+
+def _take(opener: object, path: str, tasks: int) -> None:
+    numbers = list(islice(opener(Path(path), "worker")(), tasks))  # type: ignore[operator]
+    if len(set(numbers)) != tasks:
+        raise AssertionError(f"{len(set(numbers))} of {tasks} tasks came out")
 
 
 def _drain(opener: object, path: str, tasks: int) -> None:

@@ -20,6 +20,7 @@ from benches.seed_queue import SeedQueue
 
 TASKS = 2_000
 DEEP = 10_000
+SOME = 100
 ROUNDS = 5
 #: From the second count on every shard is there; what differs is the tasks.
 FEW, MANY = 1_500, 2_500
@@ -41,6 +42,22 @@ def test_working_off(benchmark: Any, ground: Ground, prepare: Callable[..., Any]
 
         benchmark.extra_info["tasks"] = TASKS
         benchmark.pedantic(lambda work: work(), setup=setup, rounds=ROUNDS)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [subjects.some_of_many, subjects.some_of_many_rescanning],
+    ids=["claim and ack", "claim and ack, first design as its origin"],
+)
+def test_taking_some_of_many(benchmark: Any, ground: Ground, prepare: Callable[..., Any]) -> None:
+    with ExitStack() as cleanup:
+
+        def setup() -> tuple[tuple[()], dict[str, Any]]:
+            path = cleanup.enter_context(ground.directory())
+            return (), {"work": prepare(str(path), SOME, DEEP)}
+
+        benchmark.extra_info["tasks"] = SOME
+        benchmark.pedantic(lambda work: work(), setup=setup, rounds=3)
 
 
 def test_the_first_claim(benchmark: Any, ground: Ground) -> None:

@@ -61,9 +61,9 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 def _test(arguments: argparse.Namespace) -> int:
     # It needs pytest, which who only makes wheels does not have.
-    from tools.arm.core import CORE
+    from tools.arm.core import CORE, ON
 
-    return suites.test(SUITES[arguments.suite], CORE, seconds=arguments.seconds)
+    return suites.test(SUITES[arguments.suite], CORE, ON, seconds=arguments.seconds)
 
 
 def _bench(arguments: argparse.Namespace) -> int:

@@ -13,53 +13,65 @@ from typing import Any
 
 import pytest
 
-#: What runs, if nothing below says otherwise: what there is of Rust, of system calls, of processes
-#: and of S3. All the rest is Python that is the same on every processor; native runs have it.
+#: What runs, if nothing below says otherwise: a part of whatever is Rust, system calls, processes
+#: or S3. Collecting takes long in the emulator too, so the rest is not even named to pytest:
+#: Python that is the same on every processor, and many ways to say the same thing wrong
+#: (test_bad_input, test_foreign_files). Native runs have it, those on arm64 as well.
 CORE = (
-    "tests/conformance",
-    "tests/integration/file",
     "tests/integration/test_worker.py",
+    "tests/conformance/stores/test_store.py",
+    "tests/conformance/test_claim.py",
+    "tests/conformance/test_dependencies.py",
+    "tests/conformance/test_lease.py",
+    "tests/conformance/test_looking.py",
+    "tests/conformance/test_push.py",
+    "tests/conformance/test_settle.py",
+    "tests/conformance/test_threads.py",
+    "tests/conformance/test_time.py",
+    "tests/conformance/test_upkeep.py",
+    "tests/conformance/test_waiting.py",
+    "tests/integration/file/test_after_errors.py",
+    "tests/integration/file/test_bad_disk.py",
+    "tests/integration/file/test_broken_files.py",
+    "tests/integration/file/test_clocks.py",
+    "tests/integration/file/test_forks.py",
+    "tests/integration/file/test_known_entries.py",
+    "tests/integration/file/test_layouts.py",
+    "tests/integration/file/test_processes.py",
+    "tests/integration/file/test_rewatching.py",
+    "tests/integration/file/test_scarcity.py",
+    "tests/integration/file/test_size_limits.py",
+    "tests/integration/file/test_waking.py",
     "tests/unit/usv",
-    "tests/unit/compiler",
+    "tests/unit/compiler/test_index.py",
+    "tests/unit/test_ambient.py",
     "tests/unit/test_core_listing.py",
     "tests/unit/test_file_folder.py",
-    "tests/unit/test_ambient.py",
-    "tests/unit/test_task.py",
-    "tests/unit/worker/test_execution.py",
     "tests/unit/worker/test_forking.py",
     "tests/unit/worker/test_heartbeat.py",
-    "tests/unit/worker/test_loop.py",
-    "tests/unit/worker/test_notify.py",
     "tests/unit/worker/test_processes.py",
-    "tests/unit/worker/test_results.py",
     "tests/unit/worker/test_signals.py",
-    "tests/unit/worker/test_time_limit.py",
     "benches/arm/test_memory.py::test_an_idle_worker_is_small",
 )
 
+#: Engines and stores (tests/chosen.py). moto stands for S3: the other servers are programs of
+#: their own, which run natively; queues in memory are Python.
+ON = "file,moto"
+
 _PTRACE = "QEMU has no ptrace, so there is no strace; native runs have it"
 _MKFS = "makes an ext4 image: the tree has no e2fsprogs, the native run has"
-_STARTS = "starts Python dozens of times, at 5 s each in the emulator; native arm64 runs them"
-_SERVER = "a server of its own, run natively; moto stands for S3 here"
-_PURE = "pure Python, the same on every processor"
 _SLOW = "hundreds of requests a test, each some 50 ms in the emulator; native arm64 runs them"
 
 #: Regular expressions for node ids, and why these do not run here.
 EXCLUDED = {
-    r"conformance/.*\[(.*-)?(s3 on )?(ministack|seaweedfs)": _SERVER,
-    r"conformance/test_.*\[(.*-)?(memory|s3 on memory)": _PURE,
-    r"conformance/test_.*\[(.*-)?s3 on local": _PURE,
-    r"conformance/stores/.*\[(memory|local)": _PURE,
-    r"test_settle.*(retry_policy_decides|newest_twenty).*moto": _SLOW,
     # Of S3's the store itself, and whatever a lease is held to.
-    r"conformance/test_(?!lease|settle).*\[(.*-)?s3 on moto": _SLOW,
-    r"file/test_(index_counts|emulated)\.py": _PTRACE,
+    r"conformance/test_(?!lease).*\[(.*-)?s3 on moto": _SLOW,
+    r"stores/test_store\.py.*(moto-1000\])": _SLOW,
     r"file/test_known_entries\.py.*no inotify": _PTRACE,
     r"file/test_scarcity\.py.*refused_thread": _PTRACE,
     r"file/test_processes\.py.*(without_inotify|lacks_a_call|openat2_is_missing)": _PTRACE,
     r"file/test_processes\.py.*takes_over_from_the_dead\[(?!inotify)": _PTRACE,
     r"file/test_bad_disk\.py.*(read_only)": _MKFS,
-    r"file/test_bad_input\.py.*(command|stdin|rows_with_bad_ids)": _STARTS,
 }
 
 

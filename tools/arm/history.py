@@ -30,11 +30,17 @@ _RATIOS = {
         "test_working_off[claim and ack, first design]",
         "test_working_off[claim and ack]",
     ),
+    "claim + ack of 100 among 10,000": (
+        "test_taking_some_of_many[claim and ack, first design as its origin]",
+        "test_taking_some_of_many[claim and ack]",
+    ),
     "scan + shuffle of 10,000": (
         "test_the_first_claim_of_the_first_design",
         "test_the_first_claim",
     ),
 }
+#: The third is so large that beside it nothing else would be seen.
+_DRAWN = {"claim + ack": "#08519c", "scan + shuffle of 10,000": "#4292c6"}
 _COUNTED = ("claim_and_ack", "push_many", "push_one_by_one")
 
 
@@ -135,7 +141,7 @@ def plot(points: list[Measured], path: Path) -> None:
             continue
         places = [place for place, _ in mine]
         line = {"linestyle": style, "marker": "o", "markersize": 4}
-        for name, colour in zip(_RATIOS, ("#08519c", "#4292c6"), strict=True):
+        for name, colour in _DRAWN.items():
             values = [one.ratios[name] for _, one in mine]
             ratios.plot(places, values, color=colour, label=f"{name}, {suite}", **line)
         for verb, colour in zip(_COUNTED, ("#00441b", "#238b45", "#74c476"), strict=True):

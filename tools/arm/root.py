@@ -13,6 +13,7 @@ import shutil
 import tomllib
 from pathlib import Path
 
+from tools.arm.guest import BYTECODE
 from tools.arm.places import ARM64_DEBIAN, BIN, REPOSITORY, Suite, need_root
 from tools.arm.shell import Failed, run, say
 
@@ -41,6 +42,9 @@ def prepare(suite: Suite) -> None:
 def install(suite: Suite, wheel: Path) -> None:
     """Put dfq's wheel into the tree, in place of the one before."""
     _uv(suite, "--no-deps", "--reinstall", str(wheel))
+    # A wheel's files may have the dates of the one before.
+    compiled = suite.root / BYTECODE / suite.site.relative_to(suite.root) / "dfq"
+    shutil.rmtree(compiled, ignore_errors=True)
 
 
 def _install_tools() -> None:

@@ -12,10 +12,10 @@ from tools.arm.places import Suite, cache
 from tools.arm.shell import Failed, say
 
 _PYTEST = ("python3", "-m", "pytest", "-p", "no:cacheprovider", "-q")
+_DEMO = ("python3", "-m", "dfq", "demo", "--quiet")
 #: The emulator is slow at some things: a test that takes 4 s may take 60.
 _TIMEOUT_OF_A_TEST = 400
 #: How much longer tests wait there for other processes (tests/patience.py).
-_PATIENCE = "DFQ_TEST_PATIENCE"
 _TIMES_SLOWER = 6
 
 
@@ -26,16 +26,19 @@ def out(suite: Suite) -> Path:
     return path
 
 
-def test(suite: Suite, core: tuple[str, ...], *, seconds: float) -> int:
+def test(suite: Suite, core: tuple[str, ...], on: str, *, seconds: float) -> int:
     """The core, by as many pytests at once as there are processors; 0 if all pass."""
     started = time.monotonic()
+    # Whether it works at all; and what a worker imports is then compiled, before processes that
+    # the tests wait for all begin with compiling the same.
+    if guest.run(suite, _DEMO, seconds=seconds, shared=out(suite)):
+        raise Failed("`dfq demo` does not work in the tree; see above")
     command = [
         *_PYTEST, "-p", "tools.arm.core", "-n", "auto", "--dist", "worksteal",
-        f"--timeout={_TIMEOUT_OF_A_TEST}", "--durations=25", *core,
+        f"--timeout={_TIMEOUT_OF_A_TEST}", "--benchmark-disable", "--durations=25", *core,
     ]  # fmt: skip
-    code = guest.run(
-        suite, command, seconds=seconds, shared=out(suite), env={_PATIENCE: str(_TIMES_SLOWER)}
-    )
+    settings = {"DFQ_TEST_PATIENCE": str(_TIMES_SLOWER), "DFQ_TEST_ON": on}
+    code = guest.run(suite, command, seconds=seconds, shared=out(suite), env=settings)
     said = f"FAILS with {code}" if code else "passes"
     say(f"the core {said} on {suite.name} in {time.monotonic() - started:.0f} s")
     return code

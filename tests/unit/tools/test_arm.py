@@ -8,7 +8,7 @@ import pytest
 
 from benches.arm import calls, memory
 from tools.arm import core, history, toolchain, wheel
-from tools.arm.places import TARGETS
+from tools.arm.places import REPOSITORY, TARGETS
 from tools.arm.shell import Failed, run, show
 
 ARM64 = TARGETS["aarch64"]
@@ -169,10 +169,15 @@ def test_the_committed_baseline_has_both_releases_and_every_verb():
         ("tests/conformance/test_lease.py::test_a[file-1]", True),
         ("tests/conformance/test_lease.py::test_a[a handle each-s3 on moto]", True),
         ("tests/conformance/test_time.py::test_a[s3 on moto]", False),
-        ("tests/conformance/test_lease.py::test_a[s3 on seaweedfs]", False),
+        ("tests/conformance/test_settle.py::test_a[late-s3 on moto]", False),
         ("tests/conformance/stores/test_store.py::test_a[moto-1]", True),
         ("tests/unit/usv/test_merge.py::test_a[memory]", True),
     ],
 )
 def test_the_core_is_what_its_list_says(node_id, runs):
     assert (core._reason(node_id) is None) is runs
+
+
+def test_all_that_the_core_names_is_there():
+    missing = [path for path in core.CORE if not (REPOSITORY / path.partition("::")[0]).exists()]
+    assert missing == []
