@@ -55,6 +55,8 @@ class TaskTruth:
     handed: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The versions of task.json that were created: a copy is no push, and no requeue.
     created: set[str] = field(default_factory=set)
+    #: The outcomes that were written: a copy of one, on a copy of its claim, is the same one.
+    outcomes: set[str] = field(default_factory=set)
 
     def fail(self, invariant: int, what: str) -> None:
         """Say that an invariant does not hold, unless nothing is promised."""
@@ -126,6 +128,9 @@ class TaskTruth:
         if self.is_void(new) and (state != "completed" or self.task is not None):
             # Neither the engine nor we give anything on it.
             return
+        if new["nonce"] in self.outcomes:
+            return
+        self.outcomes.add(new["nonce"])
         if old is not None and old["state"] not in ("leased", "free"):
             self.fail(3, f"the outcome {old['state']} was replaced by {state}")
         newest = max((fence for fence, _ in self.handed.values()), default=0)

@@ -67,7 +67,7 @@ def run_and_kill(url: str, folder: Path) -> list[Child]:
         start("write")
         start("compile")
     while not all(child.lines() for child in running):
-        assert SYSTEM_CLOCK.boot() < until + 60, "the processes do not get ready"
+        assert SYSTEM_CLOCK.boot() < until + 150, "the processes do not get ready"
         pause.wait(0.1)
     until = SYSTEM_CLOCK.boot() + SECONDS
     # Each that is started anew costs the others a second of a processor.
