@@ -11,6 +11,7 @@ import pytest
 from dfq import Lease, Policy, Queue
 from dfq.store import Store
 from dfq.testing import FakeClock, SeededChance
+from tests.chosen import chosen
 from tests.servers.timed_store import TimedStore
 
 
@@ -121,7 +122,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if metafunc.definition.get_closest_marker("races"):
             # It checks, then acts: what goes wrong there says nothing about us.
             names.remove("s3 on moto")
-        metafunc.parametrize("make_engine", names, indirect=True)
+        metafunc.parametrize("make_engine", chosen(names), indirect=True)
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 
-LONG = 60.0
+from tests.patience import patience
+
+LONG = patience(60.0)
 
 
 class Waiter:

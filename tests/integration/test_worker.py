@@ -16,8 +16,9 @@ import pytest
 import dfq
 from dfq.policy import Policy, RetryPolicy
 from dfq.worker.health import check
+from tests.patience import patience
 
-LONG = 30.0
+LONG = patience(30.0)
 STOPPING = "signal again to stop at once"
 
 TASKS = '''

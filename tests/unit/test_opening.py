@@ -9,6 +9,7 @@ import pytest
 
 import dfq
 from dfq.opening import split
+from tests.patience import patience
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,11 @@ def test_importing_dfq_stays_light():
     heavy |= {"random", "socket", "dfq.engines.file", "dfq.handler", "dfq.queue", "dfq.testing"}
     code = f"import dfq, sys; print(*({heavy!r} & set(sys.modules)))"
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
     )
     assert run.stdout.split() == []
 
@@ -114,6 +119,10 @@ def test_everything_exported_is_there():
 def test_dfq_task_is_the_decorator_whatever_was_imported_before(before):
     code = f"{before}; import dfq; print(dfq.task is __import__('dfq.handler').handler.task)"
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
     )
     assert run.stdout == "True\n"

@@ -100,7 +100,9 @@ struct Process {
 }
 
 fn process(pid: u32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its first thread's, which says the same. qemu-user makes up `/proc/<pid>/stat` for the
+    // process itself, with another start than the one that everybody else sees.
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?;
     // The name is in parentheses and may hold anything, so count from the last one.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let ended = matches!(fields.next(), Some("Z" | "X" | "x"));

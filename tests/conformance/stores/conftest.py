@@ -7,17 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from dfq.store import Store
+from tests.chosen import chosen
 
 #: Where of several writers exactly one wins. moto is not among them: it checks, then acts.
 ATOMIC = ("local", "memory", "ministack", "seaweedfs")
 ALL = (*ATOMIC, "moto")
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=chosen(ALL))
 def store(request: pytest.FixtureRequest, make_store: Callable[[str], Store]) -> Store:
     return make_store(request.param)
 
 
-@pytest.fixture(params=ATOMIC)
+@pytest.fixture(params=chosen(ATOMIC))
 def atomic_store(request: pytest.FixtureRequest, make_store: Callable[[str], Store]) -> Store:
     return make_store(request.param)

@@ -18,6 +18,7 @@ from dfq import Finding, Policy
 from dfq._core import shard_of
 from dfq.engines.file import FileQueue
 from dfq.testing import FakeClock
+from tests.patience import patience
 
 PACKAGE = Path(dfq.__file__).parents[1]
 #: What damaged things get before they are set aside.
@@ -142,7 +143,7 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess
             env=environment,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=patience(60),
         )
 
     return run

@@ -12,6 +12,7 @@ import pytest
 
 from dfq._core import shard_of
 from dfq.errors import DfqError, QueueUnavailable
+from tests.patience import patience
 
 STRANGER = 65_534
 
@@ -209,7 +210,7 @@ def test_a_foreign_thing_in_place_of_queue_json_is_refused_by_name(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=patience(10),
         check=False,
     )
     assert told.returncode == 0, told.stderr

@@ -173,6 +173,23 @@ def test_with_inotify_a_worker_is_woken_by_a_push_of_another_process(queue, scri
     assert waiter.stdout.readline() == "news\n"
 
 
+HOLD_ONE = """
+import sys, dfq
+lease = dfq.open(sys.argv[1]).claim("holder")
+print(lease.task_id, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_another_living_process_holds_is_not_taken(queue, script):
+    # It is known to live by its number and the moment of its start, as it sees that itself.
+    queue.push(1, id="a")
+    holder = script(HOLD_ONE, queue.path)
+    assert holder.stdout.readline() == "a\n"
+    assert [queue.claim() for _ in range(3)] == [None] * 3
+    assert queue.sweep().expired_leases == 0
+
+
 EVERY_VERB = """
 import os, sys
 from dfq.engines.file import FileQueue
@@ -216,8 +233,10 @@ print("fine", flush=True)
 LACKING = {
     "openat2 (old kernel)": "openat2:error=ENOSYS",
     "openat2 (sandbox)": "openat2:error=EPERM",
-    "renameat2": "renameat2:error=EINVAL",
+    "renameat2 (file system)": "renameat2:error=EINVAL",
+    "renameat2 (old kernel)": "renameat2:error=ENOSYS",
     "inotify": "inotify_init1:error=ENOSYS",
+    "all that QEMU has not": "openat2,clone3,epoll_pwait2,faccessat2,io_uring_setup:error=ENOSYS",
 }
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from dfq import DfqError
 from dfq._core import shard_of
+from tests.patience import patience
 
 #: Less than the safety poll takes; and the folder's clock stands still.
-LONG = 15.0
+LONG = patience(15.0)
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from dfq import Filter
+from tests.patience import patience
 
 #: A wait that answers False slept through all of it.
-LONG = 15.0
+LONG = patience(15.0)
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from dfq.testing import memory_queue
 from dfq.worker.handlers import HandlerSet, handler_set
 from dfq.worker.loop import Worker
 from dfq.worker.options import WorkerOptions
+from tests.patience import patience
 
 #: No test waits longer than this for something that should happen.
-LONG = 20.0
+LONG = patience(20.0)
 
 
 class Background:

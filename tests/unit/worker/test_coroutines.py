@@ -11,8 +11,9 @@ import pytest
 from dfq.testing import memory_queue
 from dfq.worker.context import TaskContext
 from dfq.worker.coroutines import Coroutines
+from tests.patience import patience
 
-LONG = 20.0
+LONG = patience(20.0)
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from dfq.worker.notify import Notifier, status, take_notifier
 from dfq.worker.options import WorkerOptions
 from dfq.worker.processes import Supervisor
 from dfq.worker.watchdog import Watchdog
+from tests.patience import patience
 
 #: No test waits longer than this for something that should happen.
-LONG = 20.0
+LONG = patience(20.0)
 
 
 class Manager:
@@ -405,7 +406,7 @@ def test_a_worker_under_a_manager_tells_it_how_it_goes_and_its_programs_do_not(m
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from dfq.worker.pool import Pool
+from tests.patience import patience
 
-LONG = 20.0
+LONG = patience(20.0)
 
 
 class Source:

@@ -10,8 +10,9 @@ from queue import SimpleQueue
 import pytest
 
 from dfq.worker.signals import STOPPING, StopSignals
+from tests.patience import patience
 
-LONG = 20.0
+LONG = patience(20.0)
 
 
 def to_another_thread(number):

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.patience import patience
+
 
 @pytest.mark.parametrize("heavy", ["asyncio", "subprocess", "ssl", "uvloop", "rich"])
 def test_a_worker_of_plain_functions_does_not_import(heavy):
@@ -20,5 +22,5 @@ def test_a_worker_of_plain_functions_does_not_import(heavy):
         "code = run(queue, functions(lambda payload: payload), WorkerOptions(drain=True))\n"
         f"sys.exit(code or {heavy!r} in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=patience(60))
     assert done.returncode == 0, done.stderr

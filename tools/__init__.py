@@ -1,0 +1,1 @@
+"""What builds and checks dfq, and is no part of it."""
