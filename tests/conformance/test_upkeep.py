@@ -315,3 +315,14 @@ def test_a_task_without_state_has_none(queue):
     queue.push(1, id="a")
     assert queue.load_state("a") is None
     assert queue.load_state("nobody") is None
+
+
+def test_purged_failures_are_counted_nowhere_and_block_nobody_as_failed(engine, queue):
+    queue.push(1, id="a")
+    queue.bury(queue.claim("w"), "enough")
+    queue.push(2, id="b", depends_on=["a"])
+    assert queue.purge("failed") == 1
+    again = engine.reopen()
+    assert again.stats().failed == 0
+    assert list(again.list("failed")) == []
+    assert dict(again.get("b").blocked_by) == {"a": "unknown"}

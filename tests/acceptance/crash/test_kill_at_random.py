@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +25,24 @@ SEED = os.environ.get("DFQ_SEED", "1")
 WORKERS = 2
 HOUR = 3_600
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(120 + KILLS)]
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180 + KILLS)]
+
+
+def longest_wait(folder: Path, log: Path, child: Callable[..., list[str]]) -> float:
+    """As long as a process needs to get to work here, so that the moments are spread over it."""
+    begun = time.monotonic()
+    command = child("mixed_work.py", folder, f"{SEED}-first", log)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (log.exists() and log.stat().st_size):
+        threading.Event().wait(0.01)
+    needed = time.monotonic() - begun
+    end(process)
+    return min(max(needed, 0.25), 1.5)
 
 
 def kill_them_in_turn(folder: Path, log: Path, child: Callable[..., list[str]]) -> None:
     chance = random.Random(SEED)
+    longest = longest_wait(folder, log, child)
     working: list[subprocess.Popen[str]] = []
     for number in range(KILLS + WORKERS):
         command = child("mixed_work.py", folder, f"{SEED}-{number}", log)
@@ -36,7 +50,7 @@ def kill_them_in_turn(folder: Path, log: Path, child: Callable[..., list[str]]) 
         if len(working) <= WORKERS:
             continue
         # The moment is the point here: nothing to wait for tells when it has come.
-        threading.Event().wait(chance.uniform(0.0, 0.25))
+        threading.Event().wait(chance.uniform(0.0, longest))
         end(working.pop(0))
     for process in working:
         end(process)

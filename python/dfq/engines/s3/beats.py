@@ -92,6 +92,13 @@ class Beats:
         with self._lock:
             self._held.pop(lease_id, None)
 
+    def expect(self, lease_id: str, seconds: float, boot: float, wall: float) -> None:
+        """A sign of life is about to be given."""
+        with self._lock:
+            held = self._held.get(lease_id)
+        if held is not None:
+            _expect(held, seconds, boot, wall)
+
     def prolong(self, held: Sequence[Held], seconds: float) -> list[Held]:
         """Give a sign of life for leases, with one write; those it came too late for are returned.
 
@@ -101,9 +108,7 @@ class Beats:
         alive = [one for one in held if boot < one.certain_until]
         late = [one for one in held if boot >= one.certain_until]
         for one in alive:
-            # A sign that counts for less time than the last one may be seen before its answer is.
-            if boot + seconds < one.certain_until:
-                one.signed_boot, one.signed_wall, one.seconds = boot, wall, seconds
+            _expect(one, seconds, boot, wall)
         if alive:
             self._write(boot, {one.lease.lease_id: seconds for one in alive})
         answered = self._bucket.clock.boot()
@@ -219,6 +224,12 @@ class Beats:
             # Damaged: it is no sign of life, and the next beat replaces it.
             return None
         return _Beat(found.modified, leases)
+
+
+def _expect(held: Held, seconds: float, boot: float, wall: float) -> None:
+    """A sign that counts for less time than the last one may be seen before its answer is."""
+    if boot + seconds < held.certain_until:
+        held.signed_boot, held.signed_wall, held.seconds = boot, wall, seconds
 
 
 def taken(lease: LeaseFile, task: TaskFile, seconds: float, boot: float, wall: float) -> Held:

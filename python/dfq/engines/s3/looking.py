@@ -23,6 +23,7 @@ from dfq.engines.s3.bodies import (
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, QUARANTINE, failed_key, home
+from dfq.engines.s3.vacancy import is_mark
 from dfq.engines.s3.view import Sighting, add_sighting
 from dfq.errors import WrongState
 from dfq.lease import Lease
@@ -287,7 +288,7 @@ class Looking:
         ids = {}
         for stored in self._bucket.list_all(FAILED):
             name = stored.key.rsplit("/", 1)[-1]
-            if name.endswith(".json"):
+            if name.endswith(".json") and not is_mark(stored):
                 ids[name[: -len(".json")]] = stored.key
         return ids
 

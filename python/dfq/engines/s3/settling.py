@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -30,6 +32,8 @@ from dfq.task import ErrorKind, TaskError
 
 #: Somebody may write lease.json between our reading and our writing, but not for ever.
 _TRIES: Final = 8
+#: Locks, for leases that are written anew by several threads of their holder.
+_TURNS: Final = 64
 
 
 class Settling:
@@ -51,6 +55,7 @@ class Settling:
         self._looking = looking
         self._finished = finished
         self._unfolded = Unfolded()
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
         # lease_id -> the nonces of commits that may have been done although nobody said so
         self._doubtful: dict[str, set[str]] = {}
 
@@ -118,18 +123,15 @@ class Settling:
 
     def save_state(self, lease: Lease, state: Any) -> None:
         """Keep a value in the lease; it moves to the task when the lease ends."""
-        held = self._held(lease)
         saved = {"value": state}
-        if self._beats.get(lease.lease_id) is None:
-            # How long the holder's signs of life count is not ours to say.
-            self._commit(held, state="leased", saved=saved)
-            return
-        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
-        # The write is a sign of life, and counts for as long as the last one did.
-        held, written = self._commit(
-            held, state="leased", aside=None, seconds=held.seconds, saved=saved
-        )
-        self._beats.hold(rewritten(held, written, held.seconds, boot, wall))
+        with self._turn(lease):
+            held = self._held(lease)
+            if self._beats.get(lease.lease_id) is None:
+                # How long the holder's signs of life count is not ours to say.
+                self._commit(held, state="leased", saved=saved)
+            else:
+                # The write is a sign of life, and counts for as long as the last one did.
+                self._sign(held, held.seconds, saved=saved)
 
     def heartbeat(self, leases: Sequence[Lease], seconds: float) -> list[Lease | DfqError]:
         """Renew leases with one write for all; each is read once, to see whether it is lost."""
@@ -161,18 +163,28 @@ class Settling:
 
     def _rewrite(self, lease: Lease, seconds: float) -> Held:
         """The beat came too late, or another process took the lease: lease.json itself decides."""
-        held = self._held(lease)
-        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
-        if self._beats.get(lease.lease_id) is None:
+        with self._turn(lease):
+            held = self._held(lease)
+            if self._beats.get(lease.lease_id) is not None:
+                now = self._bucket.clock.wall()
+                return self._sign(held, seconds, heartbeat_at=stamp(now))
+            boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
             # What its holder said of its own signs of life stays there, beside this.
             held, written = self._commit(held, state="leased", aside=seconds)
             return rewritten(held, written, seconds, boot, wall)
-        held, written = self._commit(
-            held, state="leased", aside=None, seconds=seconds, heartbeat_at=stamp(wall)
-        )
+
+    def _sign(self, held: Held, seconds: float, **changes: Any) -> Held:
+        """Give a sign of life for a lease of ours in its own lease.json."""
+        boot, wall = self._bucket.clock.boot(), self._bucket.clock.wall()
+        self._beats.expect(held.lease.lease_id, seconds, boot, wall)
+        held, written = self._commit(held, state="leased", aside=None, seconds=seconds, **changes)
         renewed = rewritten(held, written, seconds, boot, wall)
         self._beats.hold(renewed)
         return renewed
+
+    def _turn(self, lease: Lease) -> threading.Lock:
+        """Of those who write a lease of ours anew, one after the other knows how long it lives."""
+        return self._turns[zlib.crc32(lease.lease_id.encode()) % len(self._turns)]
 
     # Committing
 

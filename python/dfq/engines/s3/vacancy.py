@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from dfq.engines.s3.writes import Writes, Written
-from dfq.store import Store
+from dfq.store import Store, Stored
 
 _GONE: Final = b'{"dfq":1,"gone":true,'
 
@@ -21,12 +21,24 @@ def is_gone(body: bytes) -> bool:
     return body.startswith(_GONE)
 
 
+def _mark(nonce: str) -> bytes:
+    return _GONE + f'"nonce":"{nonce}"}}'.encode()
+
+
+#: No record of a task is as short as a mark.
+_MARK_BYTES: Final = len(_mark("0" * 16))
+
+
+def is_mark(stored: Stored) -> bool:
+    """Whether an object in a listing is the mark of an empty key; costs no request."""
+    return stored.size == _MARK_BYTES
+
+
 def vacate(store: Store, writes: Writes, key: str, etag: str) -> bool:
     """Empty a key, if it still holds this version."""
     if store.conditional_delete:
         return writes.delete(key, etag)
-    mark = _GONE + f'"nonce":"{writes.nonce()}"}}'.encode()
-    return writes.replace(key, mark, etag).won
+    return writes.replace(key, _mark(writes.nonce()), etag).won
 
 
 def occupy(store: Store, writes: Writes, key: str, body: bytes) -> Written:
