@@ -40,7 +40,7 @@ demo-s3: $(VENV)/dev $(VENV)/built-$(PROFILE) ## The same in a bucket, on a Seaw
 	$(BIN)/python -m tests.servers.run seaweedfs -- $(BIN)/python -m dfq demo {url}
 
 test: $(VENV)/dev $(VENV)/built-$(PROFILE) test-rust ## Run all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	DFQ_TEST_PATIENCE=$${DFQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-rust:
 	cargo test --quiet --package dfq-core
