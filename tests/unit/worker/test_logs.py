@@ -20,15 +20,6 @@ def lease():
     return queue.claim("w")
 
 
-@pytest.fixture(autouse=True)
-def as_before():
-    """Puts the logger back as it was."""
-    handlers, level, propagate = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    yield
-    LOGGER.handlers[:], LOGGER.propagate = handlers, propagate
-    LOGGER.setLevel(level)
-
-
 def lines(as_json, say):
     stream = io.StringIO()
     configure(as_json=as_json, stream=stream)

@@ -26,27 +26,14 @@ pub fn find_end(bytes: &[u8]) -> Result<(usize, usize), usize> {
         };
         match (symbol[1], symbol[2]) {
             (0x90, RECORD_SYMBOL) => return Ok((at, at + 3)),
-            (0x90, ESCAPE_SYMBOL) => match bytes.get(at + 3) {
-                Some(next) => at += 3 + length_of(*next),
-                None => return Err(at),
-            },
+            // A separator shows by its first byte alone, so that is all that has to be passed over:
+            // the rest of the character, if it has one, looks like nothing else.
+            (0x90, ESCAPE_SYMBOL) if bytes.len() > at + 3 => at += 4,
+            (0x90, ESCAPE_SYMBOL) => return Err(at),
             _ => at += 1,
-        }
-        if at > bytes.len() {
-            return Err(bytes.len());
         }
     }
     Err(bytes.len())
-}
-
-/// How many bytes a character has, by its first one.
-fn length_of(first: u8) -> usize {
-    match first {
-        0xc0..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xff => 4,
-        _ => 1,
-    }
 }
 
 /// `range` without the line breaks at both of its ends.
@@ -97,6 +84,19 @@ mod tests {
         let (end, next) = find_end(text).unwrap();
         assert_eq!(&text[..end], "a␛␞b␛␛".as_bytes());
         assert_eq!(&text[next..], "c␞".as_bytes());
+    }
+
+    #[test]
+    fn a_broken_character_after_an_escape_hides_no_separator() {
+        for broken in [&b"\xf0"[..], b"\xe2", b"\xe2\x90", b"\xff"] {
+            let text = [b"a\xe2\x90\x9b", broken, b"\x1eb\x1e"].concat();
+            assert_eq!(find_end(&text), Ok((4 + broken.len(), 5 + broken.len())));
+            for cut in 4..text.len() - 3 {
+                let scanned = find_end(&text[..cut]).unwrap_err();
+                let (end, next) = find_end(&text[scanned..]).unwrap();
+                assert_eq!((end + scanned, next + scanned), find_end(&text).unwrap());
+            }
+        }
     }
 
     #[test]
