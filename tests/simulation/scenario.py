@@ -64,7 +64,7 @@ class Scenario:
         self.network.weather = Weather.drawn(world)
         world.say(f"{self.network.weather}")
         until = world.time + draw.choice((60.0, 150.0, 400.0))
-        for _ in range(draw.choice((1, 2, 3, 4))):
+        for _ in range(self.crowd.size):
             self._start(until)
         if draw.random() < 0.5:
             # One that comes while others are in the middle of something.
@@ -75,7 +75,9 @@ class Scenario:
 
     def _start(self, until: float) -> None:
         worker = self.crowd.hire()
-        self.world.spawn(worker, lambda: worker.live(until), self.world.random.uniform(0, 2))
+        # In a crowd all reach for the same tasks at the same moment.
+        late = 0.0 if self.crowd.is_large else self.world.random.uniform(0, 2)
+        self.world.spawn(worker, lambda: worker.live(until), late)
         if self.world.random.random() < 0.4:
             self.world.spawn(worker, lambda: worker.beat(until))
 

@@ -19,6 +19,7 @@ from dfq.errors import (
 )
 from dfq.lease import Lease
 from dfq.policy import Policy
+from dfq.record import Pushed
 from tests.simulation.invariants import Invariants
 from tests.simulation.network import Connection, Network
 from tests.simulation.world import Process, RandomChance, SkewedClock, World
@@ -61,7 +62,10 @@ class Crowd:
         draw = world.random
         self.attention_seconds = draw.choice((0.0, 0.0, 20.0, 60.0))
         self.purges = draw.random() < 0.05
-        self.gap_seconds = draw.choice((0.5, 3.0, 10.0))
+        #: Many workers that hardly rest over few tasks: they lose races, and each other's leases.
+        self.is_large = draw.random() < 0.15
+        self.size = draw.choice((6, 8, 12) if self.is_large else (1, 2, 3, 4))
+        self.gap_seconds = draw.choice((0.05, 0.5) if self.is_large else (0.5, 3.0, 10.0))
         self.ids: list[str] = []
         self.workers: list[Worker] = []
         self._numbers = itertools.count(1)
@@ -215,18 +219,41 @@ class Worker(Process):
         return []
 
     def do_push(self) -> None:
-        draw = self.world.random
-        known = self.crowd.ids
+        if self.world.random.random() < 0.2:
+            self._push_many()
+            return
+        task_id = self._id_to_push()
+        done, _ = self.call(
+            f"push {task_id}", lambda: self.queue.push(1, id=task_id, **self._options())
+        )
+        if done == "well":
+            self.crowd.invariants.pushed([task_id])
+
+    def _push_many(self) -> None:
+        wanted = [self._id_to_push() for _ in range(3)]
+
+        def push_many() -> list[Pushed]:
+            return self.queue.push_many(
+                self.queue.new_task(1, id=task_id, **self._options()) for task_id in wanted
+            )
+
+        done, told = self.call(f"push {' '.join(wanted)}", push_many)
+        if done == "well":
+            self.crowd.invariants.pushed(one.id for one in told if one.created)
+
+    def _id_to_push(self) -> str:
+        draw, known = self.world.random, self.crowd.ids
         task_id = draw.choice(known) if known and draw.random() < 0.3 else f"t{len(known)}"
         if task_id not in known:
             known.append(task_id)
-        options = {
+        return task_id
+
+    def _options(self) -> dict[str, Any]:
+        draw = self.world.random
+        return {
             "priority": draw.choice(("normal", "normal", "high")),
             "ttl": draw.choice((None, None, None, 45.0)),
         }
-        done, _ = self.call(f"push {task_id}", lambda: self.queue.push(1, id=task_id, **options))
-        if done == "well":
-            self.crowd.invariants.pushed([task_id])
 
     def do_sweep(self) -> None:
         self.call("sweep", self.queue.sweep)
