@@ -22,12 +22,14 @@ _ENTER = """
 root=$1 checkout=$2 shared=$3; shift 3
 # A mount of its own: only so can tests make namespaces in it.
 mount --bind "$root" "$root"
-mkdir -p "$root/proc" "$root/dev" "$root/sys" "$root/tmp" "$root/root" "$root$checkout" "$root/out"
+mkdir -p "$root/proc" "$root/dev" "$root/sys" "$root/tmp" "$root/root" "$root/out"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 # As on a Pi, and so that no benchmark depends on the disk of this machine.
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+# After that: a checkout may lie below /tmp, which is empty now.
+mkdir -p "$root$checkout"
 mount --bind "$checkout" "$root$checkout"
 mount -o remount,bind,ro "$root$checkout"
 mount --bind "$shared" "$root/out"

@@ -195,7 +195,7 @@ class Claiming:
             self._beaten = True
             return None
         try:
-            return self._look_at(sighting, lease, seconds, filter, boot, wall)
+            return self._look_at(sighting, known, lease, seconds, filter, boot, wall)
         except (QueueUnavailable, QueueBusy):
             # What we hold but can't read is nobody's. If this fails too, its time runs out.
             with suppress(QueueUnavailable, QueueBusy):
@@ -205,6 +205,7 @@ class Claiming:
     def _look_at(
         self,
         sighting: Sighting,
+        known: TaskFile | None,
         lease: LeaseFile,
         seconds: float,
         filter: Filter,
@@ -224,6 +225,8 @@ class Claiming:
             written, lease = self._register.renew(lease, task.fence + 1)
             if not written.won:
                 return None
+        elif not self._stands(lease, task, sighting, known):
+            return None
         if self._is_removed_copy(task):
             self._register.clear(lease)
             return None
@@ -239,6 +242,20 @@ class Claiming:
         held = taken(lease, task, seconds, boot, wall)
         self._beats.hold(held)
         return lease.lease(task.task(self._bucket.policy), held.attempt, renewed=(wall, seconds))
+
+    def _stands(
+        self, lease: LeaseFile, task: TaskFile, sighting: Sighting, known: TaskFile | None
+    ) -> bool:
+        """Whether a lease that was taken is still there; costs nothing if the task is as it was.
+
+        Else one of its earlier versions may have made the lease void, so that somebody let it
+        go; and with this version, as it was pushed anew, it looks like the newest.
+        """
+        seen = {one.etag for one in (sighting.task, known) if one is not None}
+        if task.etag in seen:
+            return True
+        found = self._bucket.read_lease(lease.task_id, lease.place)
+        return found is not None and found.etag == lease.etag
 
     def _read(self, sighting: Sighting, lease: LeaseFile | None) -> TaskFile | None:
         """The task; a damaged one is set aside by whoever holds it."""

@@ -273,14 +273,11 @@ class Upkeep:
             written, committed = self._register.rewrite(lease, fence=fence, **outcome)
             if not written.won:
                 return False
-        else:
-            committed = self._take_to_fail(task, outcome)
-            if committed is None:
-                return False
-        self._applying.finish(task, committed)
-        return True
+            self._applying.finish(task, committed)
+            return True
+        return self._take_to_fail(task, outcome)
 
-    def _take_to_fail(self, task: TaskFile, outcome: dict[str, Any]) -> LeaseFile | None:
+    def _take_to_fail(self, task: TaskFile, outcome: dict[str, Any]) -> bool:
         """Nobody holds it: a lease that is its end already."""
         committed = self._register.take(
             task.task_id,
@@ -293,13 +290,14 @@ class Upkeep:
             **outcome,
         )
         if committed is None:
-            return None
+            return False
         there = self._bucket.read_task(task.task_id, task.place)
-        if there is None or there.etag != task.etag:
+        if there is None or not _is_as_old(there, task):
             # It changed while we looked: what we wrote is about an older task.
             self._register.clear(committed)
-            return None
-        return committed
+            return False
+        self._applying.finish(there, committed)
+        return True
 
     def _free(self, task: TaskFile) -> LeaseFile | None:
         if self._bucket.store.conditional_delete:
@@ -404,6 +402,15 @@ class Upkeep:
         return self._register.clear(
             LeaseFile(sighting.task_id, sighting.place, {}, lease.etag, lease.modified)
         )
+
+
+def _is_as_old(there: TaskFile, task: TaskFile) -> bool:
+    """Whether no lease ended since a task was read: then an end of it is still its end.
+
+    What was committed before that may have been carried out since, which makes another version
+    with the same fence. A task that was pushed anew has none.
+    """
+    return there.etag == task.etag or 0 < there.fence == task.fence
 
 
 def _since(stands: Standing) -> float:
