@@ -48,7 +48,7 @@ class FileQueue:
         self, task_id: str, lease_id: str, fence: int, lease_ms: int, moment: _Moment
     ) -> dict[str, Any]: ...
     def ack(
-        self, task_id: str, lease_id: str, fence: int, result: bytes | None, moment: _Moment
+        self, task_id: str, lease_id: str, fence: int, result: bytes | None, wall_ms: int
     ) -> None: ...
     def nack(
         self,

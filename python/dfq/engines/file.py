@@ -189,7 +189,8 @@ class FileQueue(EngineQueue):
     def _ack(self, lease: Lease, result: bytes | None) -> None:
         try:
             core = self._opened or self.core
-            core.ack(lease.task.id, lease.lease_id, lease.fence, result, self._moment())
+            wall_ms = int(self._clock.wall() * 1000)
+            core.ack(lease.task.id, lease.lease_id, lease.fence, result, wall_ms)
         except _core.CoreError as error:
             raise _explained(error) from None
 

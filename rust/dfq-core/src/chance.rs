@@ -35,6 +35,13 @@ impl Chance {
 
     /// 32 hex digits that nobody else has.
     pub fn nonce(&self) -> String {
-        format!("{:016x}{:016x}", self.next(), self.next())
+        let mut digits = String::with_capacity(32);
+        for bits in [self.next(), self.next()] {
+            for shift in (0..64).step_by(4).rev() {
+                let digit = (bits >> shift & 15) as usize;
+                digits.push(char::from(b"0123456789abcdef"[digit]));
+            }
+        }
+        digits
     }
 }

@@ -373,6 +373,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Names;
 
     fn counter() -> impl FnMut() -> u64 {
         let mut n = 0u64;
@@ -403,12 +404,18 @@ mod tests {
         assert!(index.is_empty());
     }
 
+    fn names(letters: &[u8]) -> Names {
+        let mut names = Names::default();
+        letters.chunks(1).for_each(|letter| names.push(letter));
+        names
+    }
+
     #[test]
     fn a_rescan_keeps_what_is_known_and_drops_what_is_gone() {
         let mut shard = Shard::default();
-        assert_eq!(shard.replace_with(b"a/b/c/").len(), 3);
+        assert_eq!(shard.replace_with(&names(b"abc")).len(), 3);
         shard.entries[1].place = Place::Leased;
-        let fresh = shard.replace_with(b"b/c/d/");
+        let fresh = shard.replace_with(&names(b"bcd"));
         assert_eq!(fresh.len(), 1);
         assert!(shard.find(b"a").is_none());
         assert_eq!(

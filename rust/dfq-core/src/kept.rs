@@ -17,10 +17,18 @@ use crate::lease::{Lease, LeaseKey};
 const MOST: usize = 64;
 
 struct Kept {
+    task_id: String,
+    shard: u8,
     lease_id: String,
     fence: u64,
     file: OwnedFd,
     stat: Stat,
+}
+
+impl Kept {
+    fn is(&self, key: &LeaseKey<'_>) -> bool {
+        self.lease_id == key.lease_id && self.fence == key.fence
+    }
 }
 
 /// The newest leases of this process.
@@ -29,17 +37,26 @@ pub struct KeptLeases(Mutex<VecDeque<Kept>>);
 
 impl KeptLeases {
     /// Keeps a lease that was just written into `file`.
-    pub fn keep(&self, lease: &Lease, file: OwnedFd, stat: Stat) {
+    pub fn keep(&self, lease: &Lease, shard: u8, file: OwnedFd, stat: Stat) {
         let mut kept = self.0.lock();
         if kept.len() >= MOST {
             kept.pop_front();
         }
         kept.push_back(Kept {
+            task_id: lease.task_id.clone(),
+            shard,
             lease_id: lease.lease_id.clone(),
             fence: lease.fence,
             file,
             stat,
         });
+    }
+
+    /// The shard of the task that a lease is on, if it was kept: no need to hash the id again.
+    pub fn shard_of(&self, id: &str, key: &LeaseKey<'_>) -> Option<u8> {
+        let kept = self.0.lock();
+        let found = kept.iter().find(|k| k.is(key) && k.task_id == id)?;
+        Some(found.shard)
     }
 
     /// Stops keeping all. True: there were some.
@@ -67,9 +84,7 @@ impl KeptLeases {
 
     fn take(&self, key: &LeaseKey<'_>) -> Option<Kept> {
         let mut kept = self.0.lock();
-        let at = kept
-            .iter()
-            .position(|k| k.lease_id == key.lease_id && k.fence == key.fence)?;
+        let at = kept.iter().position(|k| k.is(key))?;
         kept.remove(at)
     }
 }

@@ -77,6 +77,7 @@ impl Lease {
     /// A lease of this process that has no term yet: it is over unless it is renewed.
     pub fn new(
         id: &str,
+        worker_id: String,
         lease_id: String,
         fence: u64,
         attempt: u32,
@@ -85,7 +86,7 @@ impl Lease {
     ) -> Self {
         Lease {
             task_id: id.to_owned(),
-            worker_id: format!("dfq-{}", me.pid),
+            worker_id,
             lease_id,
             fence,
             attempt,

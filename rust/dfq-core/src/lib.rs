@@ -20,6 +20,7 @@ pub mod lease;
 pub mod listing;
 mod lock;
 pub mod merge;
+mod names;
 mod pending;
 pub mod queue;
 pub mod root;

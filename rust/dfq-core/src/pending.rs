@@ -4,7 +4,7 @@
 //! read would leave the mtime as it was, so a shard is trusted only once it was read a tick
 //! after its mtime, or after that was first seen. Giving a task back touches its shard, so that this finds it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags};
@@ -324,10 +324,19 @@ impl Pending {
         let wanted = shards
             .filter(|(number, _)| wanted.contains(&(*number as u8)))
             .collect::<Vec<_>>();
+        // Not once for each shard, as it is walked where there is no openat2.
+        let pending = sys::open_dir_handle(root.fd(), Area::Pending.name());
         let results = scan::in_parallel(wanted, |(number, shard)| {
             let number = number as u8;
             let mut mtime = None;
-            let listing = scan::list_after(root, Area::Pending, number, |dir| {
+            let opened = match (&pending, root.layout()) {
+                (Ok(pending), Layout::Sharded) => {
+                    sys::open_dir(pending.as_fd(), id::shard_name(number))
+                }
+                (Ok(_), Layout::Flat) => sys::open_dir(root.fd(), Area::Pending.name()),
+                (Err(errno), _) => Err(*errno),
+            };
+            let listing = scan::list_opened(root, Area::Pending, number, opened, |dir| {
                 if anew {
                     mtime = Some(mtime_of(&fs::fstat(dir)?));
                 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::envelope::{Damage, Envelope};
 use crate::error::{Error, Result};
 use crate::id;
+use crate::names::Names;
 use crate::root::{Area, Root};
 use crate::sys::{self, Content};
 
@@ -20,27 +21,29 @@ const MAX_THREADS: usize = 8;
 /// What stands in a shard directory.
 #[derive(Default)]
 pub struct Listing {
-    /// Names of task directories, each ended by a slash.
-    pub names: Vec<u8>,
+    /// Names of task directories.
+    pub names: Names,
     /// Names that can't be tasks, and why.
     pub foreign: Vec<(Vec<u8>, &'static str)>,
 }
 
 /// Lists a shard of an area. A shard that was never made is empty.
 pub fn list(root: &Root, area: Area, shard: u8) -> Result<Listing> {
-    list_after(root, area, shard, |_| Ok(()))
+    let opened = sys::open_dir(root.fd(), &root.shard_path(area, shard));
+    list_opened(root, area, shard, opened, |_| Ok(()))
 }
 
-/// Lists a shard, after `first` had the opened directory.
-pub fn list_after(
+/// Lists a shard that was opened (or could not be), after `first` had the directory.
+pub fn list_opened(
     root: &Root,
     area: Area,
     shard: u8,
+    opened: rustix::io::Result<OwnedFd>,
     first: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
 ) -> Result<Listing> {
     let path = root.shard_path(area, shard);
     let mut listing = Listing::default();
-    let dir = match sys::open_dir(root.fd(), &path) {
+    let dir = match opened {
         Ok(dir) => dir,
         Err(Errno::NOENT) => return Ok(listing),
         Err(Errno::NOTDIR | Errno::LOOP) if path.contains('/') => {
@@ -56,8 +59,7 @@ pub fn list_after(
         // Hidden files belong to editors, file managers and sync programs.
         _ if name[0] == b'.' => {}
         FileType::Directory | FileType::Unknown if id::is_valid(name) => {
-            listing.names.extend_from_slice(name);
-            listing.names.push(b'/');
+            listing.names.push(name);
         }
         FileType::Directory => listing
             .foreign

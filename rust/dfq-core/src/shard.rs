@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::envelope::NORMAL_PRIORITY;
+use crate::names::Names;
 
 /// The group of tasks whose envelope was not read yet.
 pub const UNREAD: u32 = 0;
@@ -100,7 +101,10 @@ impl Shard {
 
     /// The slot of an id.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
-        let hash = self.hasher.hash_one(name);
+        self.find_hashed(name, self.hasher.hash_one(name))
+    }
+
+    fn find_hashed(&self, name: &[u8], hash: u64) -> Option<usize> {
         self.table
             .find(hash, |slot| self.name(*slot as usize) == name)
             .map(|slot| *slot as usize)
@@ -108,7 +112,8 @@ impl Shard {
 
     /// The slot of `name`, and whether it is new. None: the shard is full.
     pub fn insert(&mut self, name: &[u8]) -> Option<(usize, bool)> {
-        if let Some(slot) = self.find(name) {
+        let hash = self.hasher.hash_one(name);
+        if let Some(slot) = self.find_hashed(name, hash) {
             return Some((slot, false));
         }
         let offset = u32::try_from(self.names.len()).ok()?;
@@ -129,7 +134,6 @@ impl Shard {
         };
         self.names.extend_from_slice(name);
         self.entries[slot] = entry;
-        let hash = self.hasher.hash_one(name);
         let (names, entries, hasher) = (&self.names, &self.entries, &self.hasher);
         self.table.insert_unique(hash, slot as u32, |slot| {
             let e = &entries[*slot as usize];
@@ -167,14 +171,13 @@ impl Shard {
         self.garbage = 0;
     }
 
-    /// Makes the shard hold exactly `names` (each ended by a slash, which no name has).
-    /// Returns the slots that are new.
-    pub fn replace_with(&mut self, names: &[u8]) -> Vec<u32> {
+    /// Makes the shard hold exactly `names`. Returns the slots that are new.
+    pub fn replace_with(&mut self, names: &Names) -> Vec<u32> {
         let cold = self.table.is_empty();
-        let count = names.iter().filter(|b| **b == b'/').count();
+        let count = names.count();
         if cold {
             self.entries.reserve(count);
-            self.names.reserve(names.len() - count);
+            self.names.reserve(names.total_length());
             let (entries, arena, hasher) = (&self.entries, &self.names, &self.hasher);
             self.table.reserve(count, |slot| {
                 let e = &entries[*slot as usize];
@@ -184,7 +187,7 @@ impl Shard {
         }
         let mut seen = vec![false; if cold { 0 } else { self.entries.len() }];
         let mut fresh = Vec::with_capacity(if cold { count } else { 0 });
-        for name in names.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+        for name in names.iter() {
             match self.insert(name) {
                 Some((slot, true)) => {
                     fresh.push(slot as u32);

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use serde_json::value::RawValue;
 
 /// A task as Python hands it in. Times are milliseconds since 1970.
@@ -164,15 +164,37 @@ fn task<'py>(py: Python<'py>, task: &Envelope) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
+/// The string that was asked for first, while the others are the same.
+struct Same(PyOnceLock<Py<PyString>>);
+
+impl Same {
+    const fn new() -> Same {
+        Same(PyOnceLock::new())
+    }
+
+    fn get<'py>(&self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
+        let first = self.0.get_or_init(py, || PyString::new(py, text).unbind());
+        let first = first.bind(py);
+        if first.to_str()? == text {
+            return Ok(first.clone());
+        }
+        Ok(PyString::new(py, text))
+    }
+}
+
 /// A lease as Python's Lease has it, without its task.
 pub fn lease<'py>(py: Python<'py>, lease: &Lease) -> PyResult<Bound<'py, PyDict>> {
+    // Most leases that a process sees are its own.
+    static WORKER: Same = Same::new();
+    static HOST: Same = Same::new();
+    static BOOT: Same = Same::new();
     let dict = PyDict::new(py);
-    dict.set_item(intern!(py, "worker_id"), &lease.worker_id)?;
+    dict.set_item(intern!(py, "worker_id"), WORKER.get(py, &lease.worker_id)?)?;
     dict.set_item(intern!(py, "lease_id"), &lease.lease_id)?;
     dict.set_item(intern!(py, "fence"), lease.fence)?;
     dict.set_item(intern!(py, "attempt"), lease.attempt)?;
-    dict.set_item(intern!(py, "host"), &lease.host)?;
-    dict.set_item(intern!(py, "boot_id"), &lease.boot_id)?;
+    dict.set_item(intern!(py, "host"), HOST.get(py, &lease.host)?)?;
+    dict.set_item(intern!(py, "boot_id"), BOOT.get(py, &lease.boot_id)?)?;
     dict.set_item(intern!(py, "pid"), lease.pid)?;
     dict.set_item(intern!(py, "acquired_at"), seconds(lease.acquired_at))?;
     dict.set_item(intern!(py, "heartbeat_at"), seconds(lease.heartbeat_at))?;

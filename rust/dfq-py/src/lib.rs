@@ -8,7 +8,7 @@ mod usv;
 use dfq_core::error::Error;
 use dfq_core::queue::{self, ClaimRequest, Outcome, Pushed, Retention, Settings};
 use dfq_core::root::Area;
-use dfq_core::time::Now;
+use dfq_core::time::{Now, Stamp};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -158,9 +158,10 @@ impl FileQueue {
         lease_id: &str,
         fence: u64,
         result: Option<&[u8]>,
-        moment: Moment,
+        wall_ms: i64,
     ) -> PyResult<()> {
-        py.detach(|| self.core.ack(task_id, lease_id, fence, result, now(moment)))
+        let at = Stamp(wall_ms);
+        py.detach(|| self.core.ack(task_id, lease_id, fence, result, at))
             .map_err(|e| self.told(e))
     }
 

@@ -290,8 +290,9 @@ impl FileQueue {
             }
             Err(errno) => return Err(Error::io("open", &path, errno)),
         };
-        if !self.is_flat() && id::shard_of(id) != entry.shard() {
-            let right = id::shard_name(id::shard_of(id));
+        let shard = id::shard_of(id);
+        if !self.is_flat() && shard != entry.shard() {
+            let right = id::shard_name(shard);
             return Ok(Try::Damaged(format!("it belongs into the shard {right}")));
         }
         let owner = fs::fstat(&dir)
@@ -309,7 +310,7 @@ impl FileQueue {
         let outcome = self.fill_lease(entry, id, &dir, &file, request, me, now);
         match &outcome {
             Ok(Try::Won(claimed, stat)) if !self.root.is_network() => {
-                self.own()?.kept.keep(&claimed.lease, file, *stat);
+                self.own()?.kept.keep(&claimed.lease, shard, file, *stat);
             }
             Ok(Try::Won(..) | Try::Finished | Try::Gone) => {}
             _ => self.withdraw(id, &dir, &file)?,
@@ -345,8 +346,9 @@ impl FileQueue {
         }
         let attempt = task.attempts.saturating_add(1);
         let fence = self.root.next_fence(task.fence);
-        let mut lease = Lease::new(id, self.chance.nonce(), fence, attempt, me, now);
-        lease.worker_id.clone_from(&request.worker_id);
+        let worker_id = request.worker_id.clone();
+        let lease_id = self.chance.nonce();
+        let mut lease = Lease::new(id, worker_id, lease_id, fence, attempt, me, now);
         lease.renew(request.lease_ms, now);
         let verdict = self.verdict(&task, now);
         if verdict.is_none() {

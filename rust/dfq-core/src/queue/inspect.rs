@@ -190,8 +190,7 @@ impl FileQueue {
         let listing = scan::list(&self.root, area, shard)?;
         let mut ids: Vec<String> = listing
             .names
-            .split(|b| *b == b'/')
-            .filter(|name| !name.is_empty())
+            .iter()
             .map(|name| String::from_utf8_lossy(name).into_owned())
             .collect();
         if self.is_flat() && area == Area::Completed {
@@ -237,7 +236,7 @@ impl FileQueue {
         }
         for shard in 0..self.root.shard_count() {
             let listing = scan::list(&self.root, Area::Completed, shard as u8)?;
-            names.extend(listing.names.split(|b| *b == b'/').map(<[u8]>::to_vec));
+            names.extend(listing.names.iter().map(<[u8]>::to_vec));
         }
         Ok(names)
     }
@@ -250,9 +249,9 @@ impl FileQueue {
 
     fn count_shard(&self, shard: u8, now: Now) -> Result<Counts> {
         let mut counts = Counts::default();
-        let slashes = |names: &[u8]| names.iter().filter(|b| **b == b'/').count() as u64;
-        counts.failed = slashes(&scan::list(&self.root, Area::Failed, shard)?.names);
-        counts.completed = slashes(&scan::list(&self.root, Area::Completed, shard)?.names);
+        let count = |area| scan::list(&self.root, area, shard).map(|l| l.names.count() as u64);
+        counts.failed = count(Area::Failed)?;
+        counts.completed = count(Area::Completed)?;
         if self.is_flat() {
             counts.completed += self.completed_files()?.len() as u64;
         }

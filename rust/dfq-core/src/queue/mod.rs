@@ -233,7 +233,7 @@ impl FileQueue {
     ///
     /// The mtime of its lease.json says when: it costs no file, copies of the folder keep it,
     /// and it wakes nobody who watches the shard.
-    fn finish(&self, to: Area, shard: u8, id: &str, lease: &OwnedFd, now: Now) -> Result<()> {
+    fn finish(&self, to: Area, shard: u8, id: &str, lease: &OwnedFd, at: Stamp) -> Result<()> {
         let from = Area::Pending;
         self.root.ensure_shard(to, shard)?;
         let (source, target) = (
@@ -242,8 +242,8 @@ impl FileQueue {
         );
         let root = self.root.fd();
         let at = fs::Timespec {
-            tv_sec: now.wall_ms.div_euclid(1000) as _,
-            tv_nsec: (now.wall_ms.rem_euclid(1000) * 1_000_000) as _,
+            tv_sec: at.0.div_euclid(1000) as _,
+            tv_nsec: (at.0.rem_euclid(1000) * 1_000_000) as _,
         };
         let at = fs::Timestamps {
             last_access: at,
@@ -284,7 +284,7 @@ impl FileQueue {
         self.write_task(dir, task)?;
         let lease = sys::open_file(dir.as_fd(), "lease.json")
             .map_err(|e| Error::io("open", "lease.json", e))?;
-        self.finish(Area::Failed, shard, id, &lease, now)
+        self.finish(Area::Failed, shard, id, &lease, Stamp(now.wall_ms))
     }
 
     /// Puts a result or a state beside the task; a foreign thing in its place is set aside.

@@ -170,15 +170,15 @@ impl FileQueue {
         let me = &self.root.process()?.me;
         // The torn lease may have been handed out with the next fence: it counts as used.
         let fence = self.root.next_fence(fence);
-        let mut lease = Lease::new(
+        let lease = Lease::new(
             id,
+            "unknown".to_owned(),
             self.chance.nonce(),
             fence,
             attempts.saturating_add(1),
             me,
             now,
         );
-        lease.worker_id = "unknown".into();
         let nonce = self.chance.nonce();
         self.root
             .replace(dir.as_fd(), "lease.json", &lease.to_bytes(), &nonce, false)?;

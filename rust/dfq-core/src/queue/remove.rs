@@ -92,6 +92,7 @@ impl FileQueue {
         let fence = self.root.next_fence(task.fence);
         Ok(Lease::new(
             id,
+            format!("dfq-{}", me.pid),
             self.chance.nonce(),
             fence,
             task.attempts,

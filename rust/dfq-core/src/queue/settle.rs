@@ -69,17 +69,20 @@ impl FileQueue {
         Ok(*held.lease)
     }
 
-    /// Completes a task.
+    /// Completes a task, as of a moment by the time of day.
     pub fn ack(
         &self,
         id: &str,
         lease_id: &str,
         fence: u64,
         result: Option<&[u8]>,
-        now: Now,
+        at: Stamp,
     ) -> Result<()> {
         let key = LeaseKey { lease_id, fence };
-        let shard = self.check_id(id)?;
+        let shard = match self.own()?.kept.shard_of(id, &key) {
+            Some(shard) => shard,
+            None => self.check_id(id)?,
+        };
         let guard = self.root.lock(usize::from(shard))?;
         // By its path: under the lock nobody puts another directory in this one's place.
         let path = self.root.lease_path(shard, id);
@@ -96,7 +99,7 @@ impl FileQueue {
             };
             self.put_part(id, &dir, "result.json", result, false)?;
         }
-        self.finish(Area::Completed, shard, id, &lease, now)?;
+        self.finish(Area::Completed, shard, id, &lease, at)?;
         drop(guard);
         let mut pending = self.own()?.pending.lock();
         if let Some(entry) = pending.index.find(self.index_shard(shard), id.as_bytes()) {

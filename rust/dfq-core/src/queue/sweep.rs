@@ -85,11 +85,7 @@ impl FileQueue {
             self.quarantine(&scan::foreign_path(&self.root, shard, &name), reason)?;
             report.quarantined += 1;
         }
-        for name in listing
-            .names
-            .split(|b| *b == b'/')
-            .filter(|name| !name.is_empty())
-        {
+        for name in listing.names.iter() {
             let id = String::from_utf8_lossy(name);
             let lease = format!(
                 "{}/lease.json",
