@@ -70,9 +70,14 @@ def _bench(arguments: argparse.Namespace) -> int:
     suite = SUITES[arguments.suite]
     report = suites.bench(suite, seconds=arguments.seconds)
     measured = history.measured_in(suite.name, report)
+    baseline = history.read_baseline()
+    before = baseline.get(suite.name, {}).get("ratios", {})
     for name, ratio in measured.ratios.items():
-        say(f"{name}: {ratio:g} times the first design")
-    say(f"an idle worker has {measured.idle_kilobytes:,} kB in memory")
+        say(f"{name}: {ratio:g} times the first design; the baseline's: {before.get(name, 'none')}")
+    say(
+        f"an idle worker has {measured.idle_kilobytes:,} kB in memory, and "
+        f"{measured.growth_percent:+} % after many tasks"
+    )
     if arguments.keep:
         history.keep(measured)
         history.plot(history.read_history(), history.PLOT)
@@ -80,10 +85,10 @@ def _bench(arguments: argparse.Namespace) -> int:
     history.plot([*history.read_history(), measured], suites.out(suite) / "history.svg")
     for line in history.shortfalls(measured):
         say(f"slower than promised, which fails nothing: {line}")
-    excesses = history.excesses(measured, history.read_baseline())
-    for line in excesses:
-        say(f"more than the baseline: {line}")
-    return 1 if excesses else 0
+    found = history.worse(measured, baseline)
+    for line in found:
+        say(f"worse than the baseline: {line}")
+    return 1 if found else 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,8 @@ def test(suite: Suite, core: tuple[str, ...], on: str, *, seconds: float) -> int
         raise Failed("`dfq demo` does not work in the tree; see above")
     command = [
         *_PYTEST, "-p", "tools.arm.core", "-n", "auto", "--dist", "worksteal",
-        f"--timeout={_TIMEOUT_OF_A_TEST}", "--benchmark-disable", "--durations=25", *core,
+        f"--timeout={_TIMEOUT_OF_A_TEST}", "--benchmark-disable", "--durations=25",
+        "--junit-xml=/out/tests.xml", *core,
     ]  # fmt: skip
     settings = {"DFQ_TEST_PATIENCE": str(_TIMES_SLOWER), "DFQ_TEST_ON": on}
     code = guest.run(suite, command, seconds=seconds, shared=out(suite), env=settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -243,8 +244,14 @@ LACKING = {
 @pytest.mark.parametrize("injected", LACKING.values(), ids=LACKING.keys())
 def test_every_verb_works_where_the_kernel_lacks_a_call(queue, script, tmp_path, injected):
     (tmp_path / "outside").mkdir()
-    program = script(EVERY_VERB, queue.path, tmp_path / "outside", strace=inject(injected))
+    trace = tmp_path / "trace"
+    strace = [*inject(injected), "-o", str(trace)]
+    program = script(EVERY_VERB, queue.path, tmp_path / "outside", strace=strace)
     assert program.stdout.readline() == "fine\n"
+    assert program.wait(20) == 0
+    made = trace.read_text()
+    # A test of a call that nobody makes would prove nothing.
+    assert f"{re.split('[,:]', injected)[0]}(" in made and "(INJECTED)" in made
 
 
 def test_a_symlinked_shard_is_not_followed_where_openat2_is_missing(queue, script, tmp_path):
