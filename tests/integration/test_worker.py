@@ -145,6 +145,15 @@ class Place:
         """Let a handler that waits finish."""
         os.close(os.open(self.folder / "go", os.O_WRONLY))
 
+    def go_on_until_ended(self, worker):
+        """Let handlers that wait finish, as many as there are: one opening may serve several."""
+        pause = threading.Event()
+        while worker.poll() is None:
+            # Nobody waits: not yet, or not any more.
+            with contextlib.suppress(OSError):
+                os.close(os.open(self.folder / "go", os.O_WRONLY | os.O_NONBLOCK))
+            pause.wait(0.05)
+
     def close(self):
         for process in self._started:
             with contextlib.suppress(ProcessLookupError):
@@ -362,7 +371,7 @@ def test_sigterm_to_the_supervisor_lets_all_its_processes_finish(place):
     place.wait_until_up()
     worker.send_signal(signal.SIGTERM)
     place.wait_until_said(worker, STOPPING, times=2)
-    opening = threading.Thread(target=lambda: [place.go_on() for _ in range(2)])
+    opening = threading.Thread(target=place.go_on_until_ended, args=(worker,))
     opening.start()
     code, said = place.end(worker)
     opening.join(LONG)

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.servers.commands import COMMANDS
 
@@ -188,15 +189,18 @@ def make_bucket(endpoint: str, name: str = BUCKET) -> str:
     """Make a bucket; what went wrong, or nothing."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    s3 = client(endpoint)
+    s3: Any = client(endpoint)
+    there_already = s3.exceptions.BucketAlreadyExists, s3.exceptions.BucketAlreadyOwnedByYou
     try:
-        s3.create_bucket(Bucket=name)  # type: ignore[attr-defined]
-        # A first object: some servers accept a bucket before they can store.
-        s3.put_object(Bucket=name, Key="ready", Body=b"")  # type: ignore[attr-defined]
+        with suppress(*there_already):
+            s3.create_bucket(Bucket=name)
+        # A first object: some servers accept a bucket before they can store, and read.
+        s3.put_object(Bucket=name, Key="ready", Body=b"")
+        s3.get_object(Bucket=name, Key="ready")["Body"].read()
     except (BotoCoreError, ClientError) as error:
         return str(error)
     finally:
-        s3.close()  # type: ignore[attr-defined]
+        s3.close()
     return ""
 
 
