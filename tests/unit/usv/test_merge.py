@@ -266,6 +266,63 @@ def test_a_flood_of_rejects_is_told_in_lots(merge):
     assert sum(reject[5] + 1 for reject in rejects) == len(merge.rejected) == 50_000
 
 
+PEAK = """
+import pathlib, sys
+from dfq import _core
+folder = pathlib.Path(sys.argv[1])
+shard = folder / "shard.usv"
+rules = dict(columns=4, key=0, updated_at=2, deleted_at=3, key_rule="exact", shard="00",
+             drop_deleted_before_ns=None, now_ns=0, max_record_bytes=16 << 20,
+             memory_bytes=1 << 20, scratch=str(folder))
+def peak():
+    line = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
+    return int(line.split()[1])
+"""
+
+
+def peak_kb_of(code, folder):
+    """What the peak of memory of a new process grows by."""
+    command = [sys.executable, "-c", f"{PEAK}{code}", str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(ran.stdout)
+
+
+def test_a_flood_of_rejects_of_many_kinds_is_told_in_little_memory(tmp_path):
+    code = """
+path = folder / "flood.usv"
+path.write_bytes(b"a\\n\\x1f\\n" * 1_000_000)
+before = peak()
+report = _core.merge_usv(None, [("a", str(path))], f"{folder}/out", f"{folder}/rejects", rules)
+assert len(report["rejects"]) == 10_000
+print(peak() - before)
+"""
+    assert peak_kb_of(code, tmp_path) < 25_000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '_core.merge_usv(str(shard), [], f"{folder}/out", f"{folder}/rejects", rules)',
+        '_core.find_usv(str(shard), "a", 4, 0, "exact")',
+    ],
+)
+def test_a_shard_without_line_feeds_is_damaged_and_never_loaded(tmp_path, call):
+    code = f"""
+with shard.open("wb") as file:
+    file.truncate(300_000_000)
+before = peak()
+try:
+    {call}
+except _core.CoreError as error:
+    assert error.args[0] == "damaged", error
+else:
+    raise AssertionError("it was taken for a shard")
+print(peak() - before)
+"""
+    # Twice the greatest record, and what is on top of it.
+    assert peak_kb_of(code, tmp_path) < 45_000
+
+
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::usv::escape::escape_into;
 use crate::usv::fields::Fields;
 use crate::usv::file::{Input, Refusal};
-use crate::usv::LINE;
+use crate::usv::{longest_canonical, LINE, MAX_RECORD_BYTES};
 
 const BLOCK: usize = 8 * 1024;
 
@@ -35,6 +35,7 @@ pub fn find(place: &Place<'_>, key: &str) -> Result<Option<Vec<u8>>> {
         Err(Refusal::Missing) => return Ok(None),
         Err(refusal) => return Err(refusal.into_error(place.path)),
     };
+    let limit = longest_canonical(MAX_RECORD_BYTES, place.columns);
     let mut fields = Fields::default();
     let mut line = Vec::new();
     // Records that start in low..high are still possible.
@@ -44,15 +45,19 @@ pub fn find(place: &Place<'_>, key: &str) -> Result<Option<Vec<u8>>> {
         let mut start = middle;
         if middle > low {
             // A record starts after the first line feed at or after the byte before.
-            read_line(&mut input, middle - 1, &mut line)?;
+            if read_line(&mut input, middle - 1, &mut line, limit)? == Line::TooLong {
+                return Err(unreadable(place.path, middle));
+            }
             start = middle + line.len() as u64;
         }
         if start >= high {
             high = middle;
             continue;
         }
-        if !read_line(&mut input, start, &mut line)? {
-            return Err(torn(place.path, start));
+        match read_line(&mut input, start, &mut line, limit)? {
+            Line::Whole => {}
+            Line::Unended => return Err(torn(place.path, start)),
+            Line::TooLong => return Err(unreadable(place.path, start)),
         }
         match key_of(&line, place, &mut fields) {
             Some(found) => match line[found].cmp(&wanted) {
@@ -74,21 +79,34 @@ fn key_of(record: &[u8], place: &Place<'_>, fields: &mut Fields) -> Option<std::
     sound.then(|| fields.range(place.key))
 }
 
-/// Reads from `at` to the next line feed, which is left out. False: there is none.
-fn read_line(input: &mut Input, at: u64, line: &mut Vec<u8>) -> Result<bool> {
+/// What was read.
+#[derive(PartialEq)]
+enum Line {
+    Whole,
+    /// The file ends before it.
+    Unended,
+    /// It is longer than any record.
+    TooLong,
+}
+
+/// Reads from `at` to the next line feed, which is left out.
+fn read_line(input: &mut Input, at: u64, line: &mut Vec<u8>, limit: usize) -> Result<Line> {
     line.clear();
     input.seek(at);
     loop {
         let had = line.len();
-        line.resize(had + BLOCK.max(had), 0);
+        if had > limit {
+            return Ok(Line::TooLong);
+        }
+        line.resize(had + BLOCK.max(had.min(limit - had)), 0);
         let count = input.read(&mut line[had..])?;
         if let Some(end) = memchr(LINE, &line[had..had + count]) {
             line.truncate(had + end);
-            return Ok(true);
+            return Ok(Line::Whole);
         }
         line.truncate(had + count);
         if count == 0 {
-            return Ok(false);
+            return Ok(Line::Unended);
         }
     }
 }

@@ -61,7 +61,7 @@ impl<'a> Runs<'a> {
     pub fn begin(&mut self) -> Result<Run> {
         self.count += 1;
         let path = format!("{}/run-{}", self.rules.scratch, self.count);
-        let output = Output::create(&path)?;
+        let output = Output::create(&path)?.without_hash();
         fs::unlink(&path).map_err(|errno| Error::io("delete", &path, errno))?;
         Ok(Run { output })
     }

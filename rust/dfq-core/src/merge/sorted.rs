@@ -11,6 +11,7 @@ use crate::iso;
 use crate::usv::fields::Fields;
 use crate::usv::file::Input;
 use crate::usv::framer::{Ends, Event, Framer};
+use crate::usv::longest_canonical;
 
 /// What is known of a record.
 pub struct Known {
@@ -65,14 +66,16 @@ pub struct SortedFile {
     record: Range<usize>,
     known: Option<Known>,
     number: u64,
-    last_key: Vec<u8>,
+    /// The key before this record, once its place in the buffer is needed for others.
+    saved_key: Vec<u8>,
 }
 
 impl SortedFile {
     /// Begins with the first record. `chunk`: how much is read at once.
     pub fn start(input: Input, rules: &Rules, chunk: usize) -> Result<SortedFile> {
-        // The limit may have been greater when it was written: a long record is no damage.
-        let framer = Framer::with_chunk(Ends::LineFeed, usize::MAX, chunk);
+        // What has no line feed for so long is damage, and must not be loaded to say so.
+        let limit = longest_canonical(rules.max_record_bytes, rules.columns);
+        let framer = Framer::with_chunk(Ends::LineFeed, limit, chunk);
         let mut file = SortedFile {
             input,
             framer,
@@ -80,7 +83,7 @@ impl SortedFile {
             record: 0..0,
             known: None,
             number: 0,
-            last_key: Vec::new(),
+            saved_key: Vec::new(),
         };
         file.advance(rules)?;
         Ok(file)
@@ -106,31 +109,42 @@ impl SortedFile {
 
     /// Goes to the next record.
     pub fn advance(&mut self, rules: &Rules) -> Result<()> {
-        if let Some(known) = &self.known {
-            let key = &self.framer.bytes(&self.record)[known.key.clone()];
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-        }
+        let mut last_key = self.known.take().map(|known| {
+            let start = self.record.start;
+            start + known.key.start..start + known.key.end
+        });
         loop {
             match self.framer.next() {
                 Event::Record(range) => {
                     self.number += 1;
-                    return self.look(range, rules);
+                    return self.look(range, last_key, rules);
                 }
                 Event::More => {
+                    // What the buffer has is about to move.
+                    if let Some(key) = last_key.take() {
+                        self.saved_key.clear();
+                        self.saved_key.extend_from_slice(self.framer.bytes(&key));
+                    }
                     let count = self.input.read(self.framer.room())?;
                     self.framer.fill(count);
                 }
-                Event::LongPart(_) | Event::LongEnd(_) => return Err(self.damaged("is too long")),
-                Event::End => {
-                    self.known = None;
-                    return Ok(());
+                Event::LongPart(_) | Event::LongEnd(_) => {
+                    self.number += 1;
+                    return Err(self.damaged("is longer than any that was merged"));
                 }
+                Event::End => return Ok(()),
             }
         }
     }
 
-    fn look(&mut self, range: Range<usize>, rules: &Rules) -> Result<()> {
+    /// `last_key`: where in the buffer the key before it is; None: it was saved.
+    #[inline]
+    fn look(
+        &mut self,
+        range: Range<usize>,
+        last_key: Option<Range<usize>>,
+        rules: &Rules,
+    ) -> Result<()> {
         if self.framer.unended() {
             return Err(self.damaged("is torn: its line feed is missing"));
         }
@@ -143,8 +157,13 @@ impl SortedFile {
             Err(problem) => return Err(self.damaged(&problem)),
         };
         let key = &record[known.key.clone()];
-        if self.number > 1 && key <= &self.last_key[..] {
-            let problem = if key == &self.last_key[..] {
+        let last_key = match &last_key {
+            Some(place) => self.framer.bytes(place),
+            None => &self.saved_key,
+        };
+        // The first one has nothing before it, which is less than any key.
+        if key <= last_key {
+            let problem = if key == last_key {
                 "has the key of the one before it"
             } else {
                 "is not in the order of keys"

@@ -154,6 +154,79 @@ fn rejects_are_copied_with_their_bytes_and_told_with_their_place() {
 }
 
 #[test]
+fn a_flood_of_rejects_is_told_in_lots_though_no_two_neighbours_are_alike() {
+    let folder = Folder::new();
+    let mut rules = folder.rules();
+    rules.shard = Some(crate::id::shard_of("here"));
+    let elsewhere = row("elsewhere", "v", 1);
+    let many_fields = row("here", "v\x1fv\x1fv", 1);
+    let mut body = format!("x\n\x1f\n{elsewhere}").repeat(10_000);
+    body += &many_fields;
+    let report = folder.merge(body.as_bytes(), &rules);
+    assert!(report.rejects.len() <= 10_002, "{}", report.rejects.len());
+    let content = folder.content("rejects");
+    let of = |misplaced: bool| {
+        let rejects = report.rejects.iter();
+        let told = rejects.filter(|reject| (reject.kind == Kind::Misplaced) == misplaced);
+        let bytes = told.map(|reject| {
+            let from = reject.offset as usize;
+            [&content[from..from + reject.length as usize], b"\n"].concat()
+        });
+        String::from_utf8(bytes.collect::<Vec<_>>().concat()).unwrap()
+    };
+    assert!(of(true) == elsewhere.repeat(10_000));
+    assert!(of(false) == "x\n\x1f\n".repeat(10_000) + &many_fields);
+    // A compiler that knows too few columns is told so by the kind.
+    let last = report
+        .rejects
+        .iter()
+        .rfind(|one| one.kind != Kind::Misplaced);
+    let last = last.unwrap();
+    assert_eq!(last.kind, Kind::TooManyFields);
+    let range = "records 10000 to 30001, some for another reason";
+    assert!(last.message.ends_with(range), "{}", last.message);
+}
+
+#[test]
+fn what_is_moved_is_told_in_pieces_that_can_be_loaded() {
+    let folder = Folder::new();
+    let mut rules = folder.rules();
+    rules.shard = Some(crate::id::shard_of("here"));
+    let body = row("elsewhere", &"v".repeat(900), 1).repeat(14_000);
+    let report = folder.merge(body.as_bytes(), &rules);
+    let longest = report.rejects.iter().map(|reject| reject.length).max();
+    assert!((900_000..=1 << 20).contains(&longest.unwrap()));
+    assert!(report.rejects.len() < 10_010, "{}", report.rejects.len());
+    assert!(folder.content("rejects") == body.as_bytes());
+}
+
+#[test]
+fn a_canonical_record_may_be_longer_than_one_of_the_inbox() {
+    let folder = Folder::new();
+    let rules = folder.rules();
+    let mut raw = row("a", &"\r".repeat(950), 1);
+    assert!(raw.len() <= rules.max_record_bytes);
+    folder.merge(raw.as_bytes(), &rules);
+    let merged = folder.merge(row("b", "v", 1).as_bytes(), &rules);
+    assert_eq!((merged.records, merged.changed), (2, true));
+    raw = raw.replace('\r', "\x1br");
+    assert!(folder.content("shard") == (raw + &row("b", "v", 1)).as_bytes());
+}
+
+#[test]
+fn what_has_no_line_feed_for_too_long_is_damage() {
+    let folder = Folder::new();
+    let (shard, output, rejects) = (folder.path("shard"), folder.path("o"), folder.path("r"));
+    // As long as a record may be, there might be one; beyond that there is no looking.
+    let content = row("a", "v", 1) + &"\0".repeat(1 << 20);
+    std::fs::write(&shard, content).unwrap();
+    let error = merge(Some(&shard), &[], &output, &rejects, &folder.rules()).unwrap_err();
+    assert_eq!(error.kind, crate::error::Kind::Damaged);
+    let problem = format!("record 2 of {shard} is longer than any that was merged");
+    assert!(error.message.starts_with(&problem), "{}", error.message);
+}
+
+#[test]
 fn every_record_of_a_shard_is_found_and_no_other() {
     let folder = Folder::new();
     let (body, newest) = many();

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Kind, Result};
 use crate::sys;
 
-/// A file, and the hash of what was written to it.
+/// A file, and the hash of what was written to it, if it is wanted.
 pub struct Hashed {
     fd: OwnedFd,
     path: String,
-    hash: Sha256,
+    hash: Option<Sha256>,
 }
 
 impl Hashed {
@@ -25,20 +25,31 @@ impl Hashed {
         Hashed {
             fd,
             path: path.to_owned(),
-            hash: Sha256::new(),
+            hash: Some(Sha256::new()),
         }
+    }
+
+    /// Leaves the hash out.
+    pub fn without_hash(self) -> Hashed {
+        Hashed { hash: None, ..self }
     }
 
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.hash.update(bytes);
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
         sys::write_all(&self.fd, bytes).map_err(|errno| Error::io("write", &self.path, errno))
     }
 
-    /// The file, and the sha256 in hex digits.
+    /// The file, and the sha256 in hex digits; empty if it was left out.
     pub fn finish(self) -> (OwnedFd, String) {
-        let sha256 = self.hash.finalize();
-        let sha256 = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = self.hash.map(Digest::finalize);
+        let sha256 = sha256
+            .iter()
+            .flatten()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         (self.fd, sha256)
     }
 }

@@ -31,3 +31,9 @@ pub const ESCAPE: u8 = 0x1b;
 
 /// A longer record is never loaded.
 pub const MAX_RECORD_BYTES: usize = 16 << 20;
+
+/// How long a canonical record can get that was made of one of `limit` bytes: an escape is two
+/// bytes for one, no letter grows by more, and there is a separator for each missing column.
+pub const fn longest_canonical(limit: usize, columns: usize) -> usize {
+    limit.saturating_mul(2).saturating_add(columns)
+}

@@ -24,7 +24,7 @@ pub struct Output {
 pub struct Written {
     /// Its size.
     pub bytes: u64,
-    /// Of its content, in hex digits.
+    /// Of its content, in hex digits; empty if it was left out.
     pub sha256: String,
 }
 
@@ -42,6 +42,12 @@ impl Output {
             waiting: Vec::with_capacity(FULL + FULL / 4),
             written: 0,
         })
+    }
+
+    /// Leaves the hash out: for what is read again by nobody else.
+    pub fn without_hash(mut self) -> Output {
+        self.file = self.file.map(Hashed::without_hash);
+        self
     }
 
     /// Lets a thread hash and write it once it is large. Only for what is written within one call:
