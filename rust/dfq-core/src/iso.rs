@@ -11,6 +11,9 @@ const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Nanoseconds since 1970; None if `text` is no such time.
 pub fn parse_ns(text: &[u8]) -> Option<i128> {
+    if let Some(seconds) = plain_seconds(text) {
+        return Some(i128::from(seconds) * NS_PER_SECOND);
+    }
     let mut rest = text;
     let days = date(&mut rest)?;
     if rest.is_empty() {
@@ -24,6 +27,31 @@ pub fn parse_ns(text: &[u8]) -> Option<i128> {
     let offset = offset_seconds(rest)?;
     let total = days * SECONDS_PER_DAY + seconds - offset;
     Some(i128::from(total) * NS_PER_SECOND + i128::from(ns))
+}
+
+/// Seconds since 1970 in the form that most programs write, `2026-11-18T09:03:00Z`. None says
+/// nothing: whatever is rare is left to the rest of this file.
+fn plain_seconds(text: &[u8]) -> Option<i64> {
+    let text: &[u8; 20] = text.try_into().ok()?;
+    let mut all_digits = true;
+    let mut two = |at: usize| {
+        let (ten, one) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
+        all_digits &= ten <= 9 && one <= 9;
+        i64::from(ten) * 10 + i64::from(one)
+    };
+    let (year, month, day) = (two(0) * 100 + two(2), two(5), two(8));
+    let (hour, minute, second) = (two(11), two(14), two(17));
+    let marks = [text[4], text[7], text[10], text[13], text[16], text[19]];
+    let is_plain = all_digits
+        && marks == *b"--T::Z"
+        && (1..=12).contains(&month)
+        && (1..=28).contains(&day)
+        && hour <= 23
+        && minute <= 59
+        && second <= 59;
+    is_plain.then(|| {
+        days_from_civil(year, month, day) * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    })
 }
 
 /// Takes exactly `count` digits.
@@ -215,6 +243,22 @@ mod tests {
         ] {
             let expected = (!text.contains("T33")).then_some(MOMENT);
             assert_eq!(parse_ns(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_plain_form_means_what_the_others_mean() {
+        let start = *b"2026-11-18T09:03:00Z";
+        for at in 0..start.len() - 1 {
+            for byte in b' '..=b'~' {
+                let mut text = start;
+                text[at] = byte;
+                // With a fraction it is plain no more.
+                let other = [&text[..19], b".0", &text[19..]].concat();
+                if byte.is_ascii_digit() || plain_seconds(&text).is_some() {
+                    assert_eq!(parse_ns(&text), parse_ns(&other), "{}", text.escape_ascii());
+                }
+            }
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
+
 use crate::id;
 use crate::usv::escape::{escape_into, unescape};
-use crate::usv::ESCAPE;
+use crate::usv::{has_control, ESCAPE};
 
 /// How keys are made alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +60,13 @@ impl KeyRule {
 
     /// Whether a field is seen to be normal at a glance.
     fn is_plain(self, field: &[u8]) -> bool {
-        let odd = |byte: &u8| match self {
-            KeyRule::Exact => matches!(*byte, ESCAPE | b'\r'),
-            _ => !matches!(*byte, 0x21..=0x7e) || byte.is_ascii_uppercase(),
-        };
+        if self == KeyRule::Exact {
+            return !has_control(field) || memchr2(ESCAPE, b'\r', field).is_none();
+        }
+        let odd = |byte: &u8| !matches!(*byte, 0x21..=0x7e) || byte.is_ascii_uppercase();
         let ends_with_dot = self == KeyRule::Domain && field.last() == Some(&b'.');
-        !ends_with_dot && !field.iter().any(odd)
+        // Without a way out of the loop it is made of vectors.
+        !ends_with_dot && !field.iter().fold(false, |found, byte| found | odd(byte))
     }
 }
 

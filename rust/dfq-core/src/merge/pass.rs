@@ -1,7 +1,5 @@
 //! The pass over the shard: streams it past the winners of the inbox into a new file.
 
-use std::cmp::Ordering;
-
 use super::report::Report;
 use super::rules::Rules;
 use super::sorted::SortedFile;
@@ -35,38 +33,31 @@ pub fn write(
         report,
     };
     loop {
-        let old = shard.as_ref().and_then(SortedFile::current);
         let new = winners.current();
-        let which = match (&old, &new) {
-            (None, None) => break,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(old), Some(new)) => old.key.cmp(new.key),
-        };
-        if let (Some(new), Ordering::Greater) = (&new, which) {
-            pass.take(new)?;
-            winners.advance()?;
-            continue;
+        if let Some(shard) = &mut shard {
+            while let Some(old) = shard.current() {
+                if new.as_ref().is_some_and(|new| old.key >= new.key) {
+                    break;
+                }
+                pass.keep(&old, shard.field_count())?;
+                shard.advance(rules)?;
+            }
         }
-        if let (Some(old), Some(new), Ordering::Equal) = (&old, &new, which) {
-            if wins(new, old, rules.columns, &shard) {
-                pass.take(new)?;
+        let Some(new) = new else { break };
+        let old = shard.as_ref().and_then(SortedFile::current);
+        match old.filter(|old| old.key == new.key) {
+            None => pass.take(&new)?,
+            Some(old) if wins(&new, &old, rules.columns, &shard) => {
+                pass.take(&new)?;
                 pass.report.changed = true;
-                winners.advance()?;
                 if let Some(shard) = &mut shard {
                     shard.advance(rules)?;
                 }
-                continue;
             }
-            pass.report.superseded += 1;
-            winners.advance()?;
+            // The one of the shard comes before the next one of the inbox.
+            Some(_) => pass.report.superseded += 1,
         }
-        if let Some(shard) = &mut shard {
-            if let Some(old) = shard.current() {
-                pass.keep(&old, shard.field_count())?;
-            }
-            shard.advance(rules)?;
-        }
+        winners.advance()?;
     }
     let Pass { output, report, .. } = pass;
     let (written, _) = output.finish()?;

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr2_iter;
-
-use super::{FIELD, RECORD};
+use super::{controls, FIELD, RECORD};
 
 /// Where the fields of a record are; kept to be filled again.
 #[derive(Default)]
@@ -17,14 +15,34 @@ impl Fields {
     /// Finds the fields of `record`. False: it has a 0x1E, which no record has inside.
     pub fn find(&mut self, record: &[u8]) -> bool {
         self.ends.clear();
-        for at in memchr2_iter(FIELD, RECORD, record) {
-            if record[at] == RECORD {
+        // Most fields are short: a search that begins anew behind each separator costs more.
+        let (words, rest) = record.as_chunks::<8>();
+        for (number, word) in words.iter().enumerate() {
+            let mut marks = controls(word);
+            while marks != 0 {
+                let at = number * 8 + (marks.trailing_zeros() / 8) as usize;
+                if !self.look(record[at], at) {
+                    return false;
+                }
+                marks &= marks - 1;
+            }
+        }
+        let start = record.len() - rest.len();
+        for (at, byte) in rest.iter().enumerate() {
+            if !self.look(*byte, start + at) {
                 return false;
             }
-            self.ends.push(at as u32);
         }
         self.ends.push(record.len() as u32);
         true
+    }
+
+    #[inline]
+    fn look(&mut self, byte: u8, at: usize) -> bool {
+        if byte == FIELD {
+            self.ends.push(at as u32);
+        }
+        byte != RECORD
     }
 
     /// How many there are; an empty record has one.
@@ -68,6 +86,28 @@ mod tests {
         let texts: Vec<_> = (0..4).map(|i| &record[fields.range(i)]).collect();
         assert_eq!(texts, [&b"ab"[..], b"", b"c", b""]);
         assert_eq!(fields.count(), 3);
+    }
+
+    #[test]
+    fn separators_are_found_wherever_they_stand_among_other_bytes() {
+        let mut fields = Fields::default();
+        for length in 0..40 {
+            for other in [0x00, 0x1b, 0x20, 0x7f, 0x80, 0x9f, 0xff] {
+                for at in 0..length {
+                    let mut record = vec![other; length];
+                    record[at] = FIELD;
+                    record[length - 1] = FIELD;
+                    let mut ends = vec![at];
+                    ends.extend((at < length - 1).then_some(length - 1));
+                    ends.push(length);
+                    assert!(fields.find(&record));
+                    let found: Vec<_> = (0..fields.count()).map(|i| fields.range(i).end).collect();
+                    assert_eq!(found, ends);
+                    record[at] = RECORD;
+                    assert!(!fields.find(&record));
+                }
+            }
+        }
     }
 
     #[test]

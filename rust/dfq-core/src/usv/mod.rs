@@ -37,3 +37,19 @@ pub const MAX_RECORD_BYTES: usize = 16 << 20;
 pub const fn longest_canonical(limit: usize, columns: usize) -> usize {
     limit.saturating_mul(2).saturating_add(columns)
 }
+
+/// Marks the bytes of eight that are below 0x20, each by its highest bit. Bytes after the first of
+/// them may be marked, too: look again.
+#[inline]
+fn controls(bytes: &[u8; 8]) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(*bytes);
+    word.wrapping_sub(0x20 * EACH) & !word & (0x80 * EACH)
+}
+
+/// Whether a byte below 0x20 is among these: all that is ever escaped is.
+#[inline]
+pub(crate) fn has_control(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().any(|word| controls(word) != 0) || rest.iter().any(|byte| *byte < 0x20)
+}
