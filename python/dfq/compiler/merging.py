@@ -14,7 +14,7 @@ from dfq.errors import QueueUnavailable, ShardDamaged
 
 MAX_RECORD_BYTES: Final = 16 * 1024 * 1024
 #: So much of an inbox the core keeps in memory; the rest it spills in sorted runs.
-_MEMORY_BYTES: Final = 32 * 1024 * 1024
+MEMORY_BYTES: Final = 8 * 1024 * 1024
 _DAY_SECONDS = 86_400
 
 
@@ -82,7 +82,7 @@ def merge(
         "drop_deleted_before_ns": int((now - keep_seconds) * 1e9) if drop_deleted else None,
         "now_ns": int(now * 1e9),
         "max_record_bytes": MAX_RECORD_BYTES,
-        "memory_bytes": _MEMORY_BYTES,
+        "memory_bytes": MEMORY_BYTES,
         "scratch": folder,
     }
     given = [(one.key, one.body) if isinstance(one, InboxFile) else one for one in inbox]
