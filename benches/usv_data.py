@@ -21,8 +21,8 @@ def moment(number: int) -> str:
     return f"{day}T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
 
 
-def make(folder: Path, records: int, inbox_files: int) -> None:
-    """shard.usv with that many records, and inbox/ with files of one to three."""
+def make(folder: Path, records: int, inbox_files: int, each: tuple[int, int] = (1, 3)) -> None:
+    """shard.usv with that many records, and inbox/ with files of so many each."""
     chance = random.Random(4)
     with (folder / "shard.usv").open("wb") as shard:
         for number in range(records):
@@ -38,6 +38,6 @@ def make(folder: Path, records: int, inbox_files: int) -> None:
                 moment(chance.randrange(2_000_000)),
                 f"new {number}",
             )
-            for _ in range(chance.randint(1, 3))
+            for _ in range(chance.randint(*each))
         )
         (inbox / f"{number:08d}.usv").write_bytes(body)

@@ -1,9 +1,9 @@
 """Ways to merge an inbox into a shard: ``python -m benches.usv_merges NAME FOLDER``.
 
 Each prints its seconds, its CPU seconds and its peak memory, and leaves output.usv. All read the
-inbox files themselves, and the newest ``updated_at`` wins. Only dfq and the streaming Python
-version also tell the sha256 of what they wrote; only dfq checks its input, or compares times as
-moments.
+inbox files themselves, from a list of paths that is made before; the newest ``updated_at`` wins;
+all know the sha256 of what they wrote, but those with "no hash". Only dfq checks its input, or
+compares times as moments.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ COLUMNS = ["key", "value", "updated_at", "deleted_at"]
 def dfq(folder: Path) -> Callable[[], None]:
     """The merge of the core."""
     from dfq import _core
+    from dfq.compiler.merging import MAX_RECORD_BYTES, MEMORY_BYTES
 
     rules = {
         "columns": 4, "key": 0, "updated_at": 2, "deleted_at": 3, "key_rule": "exact",
         "shard": None, "drop_deleted_before_ns": None, "now_ns": 1 << 62,
-        "max_record_bytes": 16 << 20, "memory_bytes": 8 << 20, "scratch": str(folder),
+        "max_record_bytes": MAX_RECORD_BYTES, "memory_bytes": MEMORY_BYTES, "scratch": str(folder),
     }  # fmt: skip
+    inbox = [(path.name, str(path)) for path in inbox_of(folder)]
 
     def run() -> None:
-        inbox = [(path.name, str(path)) for path in inbox_of(folder)]
         _core.merge_usv(
             f"{folder}/shard.usv", inbox, f"{folder}/output.usv", f"{folder}/rejects", rules
         )
@@ -39,15 +40,21 @@ def dfq(folder: Path) -> Callable[[], None]:
 
 
 def inbox_of(folder: Path) -> list[Path]:
-    """The inbox files in order; the listing costs all subjects the same."""
+    """The inbox files in order."""
     return [folder / "inbox" / f"{n:08d}.usv" for n in range(int((folder / "files").read_text()))]
 
 
-def newest(folder: Path) -> Winners:
+def read(path: Path) -> bytes:
+    """A whole file, without a buffer between."""
+    with path.open("rb", buffering=0) as file:
+        return file.read()
+
+
+def newest(inbox: list[Path]) -> Winners:
     """The winners of the inbox in plain Python."""
     winners: Winners = {}
-    for path in inbox_of(folder):
-        for line in path.read_bytes().splitlines(keepends=True):
+    for path in inbox:
+        for line in read(path).splitlines(keepends=True):
             fields = line.split(b"\x1f")
             known = winners.get(fields[0])
             if known is None or fields[2] > known[0]:
@@ -58,6 +65,8 @@ def newest(folder: Path) -> Winners:
 def streaming_python(folder: Path, hashed: bool = True) -> Callable[[], None]:
     """Stream the sorted shard past the sorted winners."""
     import hashlib
+
+    inbox = inbox_of(folder)
 
     def merged(shard: Iterable[bytes], winners: Winners) -> Iterable[bytes]:
         waiting = iter(sorted(winners))
@@ -81,7 +90,7 @@ def streaming_python(folder: Path, hashed: bool = True) -> Callable[[], None]:
         digest = hashlib.sha256()
         with (folder / "shard.usv").open("rb") as shard, (folder / "output.usv").open("wb") as out:
             lot: list[bytes] = []
-            for line in merged(shard, newest(folder)):
+            for line in merged(shard, newest(inbox)):
                 lot.append(line)
                 if len(lot) == 1000:
                     body = b"".join(lot)
@@ -102,36 +111,50 @@ def streaming_python_unhashed(folder: Path) -> Callable[[], None]:
     return streaming_python(folder, hashed=False)
 
 
-def polars(folder: Path) -> Callable[[], None]:
+def polars(folder: Path, hashed: bool = True) -> Callable[[], None]:
     """Data frames: concatenate, sort, keep the newest."""
+    import hashlib
+
     import polars as pl
 
     schema = dict.fromkeys(COLUMNS, pl.String)
 
-    def read(source: object) -> pl.DataFrame:
+    inbox = inbox_of(folder)
+
+    def parsed(source: object) -> pl.DataFrame:
         return pl.read_csv(
             source, separator="\x1f", has_header=False, schema=schema, quote_char=None
         )
 
     def run() -> None:
-        inbox = b"".join(path.read_bytes() for path in inbox_of(folder))
-        frame = pl.concat([read(folder / "shard.usv"), read(inbox)])
+        bodies = b"".join(read(path) for path in inbox)
+        frame = pl.concat([parsed(folder / "shard.usv"), parsed(bodies)])
         frame = frame.sort("updated_at", descending=True, maintain_order=True)
         frame = frame.unique("key", keep="first").sort("key")
         frame.write_csv(
             folder / "output.usv", separator="\x1f", include_header=False, quote_style="never"
         )
+        if hashed:
+            with (folder / "output.usv").open("rb") as output:
+                hashlib.file_digest(output, "sha256")
 
     return run
 
 
+def polars_unhashed(folder: Path) -> Callable[[], None]:
+    """The same without the hash."""
+    return polars(folder, hashed=False)
+
+
 def duckdb(folder: Path) -> Callable[[], None]:
-    """SQL: the newest row of each key."""
+    """SQL: the newest row of each key. Without a hash."""
     import duckdb
+
+    inbox = inbox_of(folder)
 
     def run() -> None:
         connection = duckdb.connect()
-        (folder / "joined.usv").write_bytes(b"".join(p.read_bytes() for p in inbox_of(folder)))
+        (folder / "joined.usv").write_bytes(b"".join(read(path) for path in inbox))
         columns = ", ".join(f"'{name}': 'VARCHAR'" for name in COLUMNS)
         files = f"['{folder}/shard.usv', '{folder}/joined.usv']"
         connection.execute(
@@ -154,7 +177,8 @@ SUBJECTS = {
     "streaming Python": streaming_python,
     "streaming Python, no hash": streaming_python_unhashed,
     "polars": polars,
-    "duckdb": duckdb,
+    "polars, no hash": polars_unhashed,
+    "duckdb, no hash": duckdb,
     "nothing": nothing,
 }
 
