@@ -443,6 +443,21 @@ MERGES = (
         *(MERGE, "damaged_shard"),
     ),
     one(
+        "merge: a shard without line feeds is never loaded",
+        *(
+            "merge/sorted.rs",
+            "pub fn start(",
+            "longest_canonical(rules.max_record_bytes, rules.columns)",
+            "usize::MAX",
+        ),
+        *(MERGE, "without_line_feeds"),
+    ),
+    one(
+        "merge: many rejects of an entry are told as one, whatever their kinds",
+        *("merge/rejects.rs", "fn goes_on(", "!= name || (", "!= name || known.kind != kind || ("),
+        *(MERGE, "many_kinds"),
+    ),
+    one(
         "merge: the last line of a shard is whole",
         *("merge/sorted.rs", "fn look(", "if self.framer.unended()", "if false"),
         *(MERGE, "damaged_shard"),
