@@ -92,6 +92,11 @@ def sections_of(path):
     return found
 
 
+def all_blocks(document):
+    """The code of every block of a document, those that are only to be read, too."""
+    return [code for _, _, code in _BLOCK.findall((REPOSITORY / document).read_text())]
+
+
 def pytest_generate_tests(metafunc):
     """A test that takes a `section` runs for each one of the DOCUMENTS of its module."""
     if "section" in metafunc.fixturenames:
