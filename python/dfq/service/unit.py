@@ -140,9 +140,9 @@ class Unit:
         yield "ProtectHome=read-only"
         places = tuple(dict.fromkeys((*self._own(), *self.writable)))
         for place in places:
-            # What is not there would keep the worker from starting, but for the dash.
-            optional = "" if place in self._own() else "-"
-            yield f"ReadWritePaths={word(optional + place)}"
+            # What is not there keeps the worker from starting, but for the dash; it says itself
+            # what it misses, and in plainer words.
+            yield f"ReadWritePaths={word(f'-{place}')}"
         if not any(map(_below_tmp, (*places, self.working_directory, *self.words))):
             yield "PrivateTmp=yes"
         yield "ProtectControlGroups=yes"

@@ -214,7 +214,7 @@ def test_results_go_into_an_index_whose_folder_it_may_write_to(run, jobs, tmp_pa
     words = ["service", "install", "jobs", "--system", "--exec", "cat", "--print"]
     text = run(*words, "--results-to", "names").out
     assert f"--results-to={tmp_path / 'names'}" in words_of(text)
-    assert f"ReadWritePaths={tmp_path / 'names'}" in text.splitlines()
+    assert f"ReadWritePaths=-{tmp_path / 'names'}" in text.splitlines()
     away = run(*words, "--results-to", "s3://bucket/names").out
     assert "--results-to=s3://bucket/names" in words_of(away)
     assert away.count("ReadWritePaths=") == 1

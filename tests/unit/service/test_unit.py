@@ -86,14 +86,14 @@ def test_the_memory_from_which_it_is_slowed_down_is_four_fifths(most, high):
 def test_a_system_unit_can_write_to_its_queue_and_what_was_named_and_nowhere_else(unit):
     found = settings(replace(unit, writable=("/srv/out", "/srv/out")))
     assert found["ProtectSystem"] == "strict"
-    assert found["ReadWritePaths"] == [unit.folder, "-/srv/out"]
+    assert found["ReadWritePaths"] == [f"-{unit.folder}", "-/srv/out"]
     assert found["NoNewPrivileges"] == "yes"
     assert found["User"] == "daemon"
 
 
 def test_results_that_go_into_a_folder_have_it_mounted_and_writable(unit, tmp_path):
     found = settings(replace(unit, results=str(tmp_path)))
-    assert found["ReadWritePaths"] == [unit.folder, str(tmp_path)]
+    assert found["ReadWritePaths"] == [f"-{unit.folder}", f"-{tmp_path}"]
     assert found["RequiresMountsFor"] == [unit.folder, str(tmp_path)]
 
 
@@ -101,7 +101,7 @@ def test_a_folder_below_run_is_made_at_every_start_and_outlasts_it(unit):
     found = settings(replace(unit, runtime="dfq/jobs"))
     assert found["RuntimeDirectory"] == "dfq/jobs"
     assert found["RuntimeDirectoryPreserve"] == "yes"
-    assert found["ReadWritePaths"] == unit.folder
+    assert found["ReadWritePaths"] == f"-{unit.folder}"
 
 
 def test_no_setting_cuts_it_off_from_all_devices(unit):
