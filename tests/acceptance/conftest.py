@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import dfq
+from tests.patience import patience
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = Path(dfq.__file__).parents[1]
@@ -153,7 +154,7 @@ def run_section(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=patience(100.0),
         )
         assert ran.returncode == 0, f"{section.heading}\n{ran.stdout}\n{ran.stderr}"
         for step, printed in zip(steps, map(json.loads, ran.stdout.splitlines()), strict=True):

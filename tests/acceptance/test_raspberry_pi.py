@@ -21,7 +21,7 @@ def test_an_example_runs_and_prints_what_the_document_says(run_section, section,
     replaced = {}
     if any("pi1.local:8333" in step.code for step in section.steps):
         # The store that the document starts on the first Pi is one on this machine.
-        (store, *_) = chosen(("seaweedfs", "moto"))
+        (store, *_) = chosen(("seaweedfs", "serial moto"))
         bucket = f"raspberry-pi-{next(_BUCKETS)}"
         replaced = {
             "http://pi1.local:8333": running_server(store).endpoint,

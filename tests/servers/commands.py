@@ -6,6 +6,7 @@ The first port is the one that speaks S3.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,8 +77,14 @@ def moto(program: Program, folder: Path, ports: list[int], keys: Keys) -> Comman
     return [program("moto_server"), "-H", "127.0.0.1", "-p", str(ports[0])], {}
 
 
+def serial_moto(program: Program, folder: Path, ports: list[int], keys: Keys) -> Command:
+    script = str(Path(__file__).with_name("serial_moto.py"))
+    return [sys.executable, script, "-H", "127.0.0.1", "-p", str(ports[0])], {}
+
+
 COMMANDS: dict[str, Callable[[Program, Path, list[int], Keys], Command]] = {
     "ministack": ministack,
     "seaweedfs": seaweedfs,
     "moto": moto,
+    "serial moto": serial_moto,
 }
