@@ -43,3 +43,17 @@ def test_runs_of_one_branch_but_another_event_do_not_end_each_other(name):
     group = workflow(name)["concurrency"]["group"]
     assert "github.event_name" in group
     assert "github.ref" in group
+
+
+def test_a_release_runs_each_wheel_for_linux_before_it_publishes():
+    jobs = workflow("release")["jobs"]
+    built = {one["wheel"] for one in jobs["linux"]["strategy"]["matrix"]["include"]}
+    # Nobody has 32 bits to run it on, and the documentation says so.
+    built.remove("armv7l")
+    tried = {
+        one["wheel"]
+        for name in ("try", "try-musl")
+        for one in jobs[name]["strategy"]["matrix"]["include"]
+    }
+    assert tried == built
+    assert {"test", "try", "try-musl"} <= set(jobs["publish"]["needs"])
