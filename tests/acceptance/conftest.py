@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import dfq
+from tests.patience import patience
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = Path(dfq.__file__).parents[1]
@@ -92,6 +93,11 @@ def sections_of(path):
     return found
 
 
+def all_blocks(document):
+    """The code of every block of a document, those that are only to be read, too."""
+    return [code for _, _, code in _BLOCK.findall((REPOSITORY / document).read_text())]
+
+
 def pytest_generate_tests(metafunc):
     """A test that takes a `section` runs for each one of the DOCUMENTS of its module."""
     if "section" in metafunc.fixturenames:
@@ -148,7 +154,7 @@ def run_section(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=patience(100.0),
         )
         assert ran.returncode == 0, f"{section.heading}\n{ran.stdout}\n{ran.stderr}"
         for step, printed in zip(steps, map(json.loads, ran.stdout.splitlines()), strict=True):

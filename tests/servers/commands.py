@@ -6,6 +6,7 @@ The first port is the one that speaks S3.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,42 +36,55 @@ def seaweedfs(program: Program, folder: Path, ports: list[int], keys: Keys) -> C
     config.write_text(json.dumps({"identities": [identity]}))
     data = folder / "data"
     data.mkdir()
-    s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc, *more = ports
-    options = {
+    options: dict[str, object] = {
         "dir": data,
         "ip": "127.0.0.1",
         "ip.bind": "127.0.0.1",
+        "master.telemetry": "false",
+        "master.volumeSizeLimitMB": 64,
+        "filer.saveToFilerLimit": 4096,
+        "admin.ui": "false",
+        "webdav": "false",
+        "s3.autoCreateBucket": "false",
+        "s3.config": config,
+        **seaweedfs_places(folder, ports),
+    }
+    return [program("weed"), "mini", *(f"-{name}={value}" for name, value in options.items())], {}
+
+
+def seaweedfs_places(folder: Path, ports: list[int]) -> dict[str, object]:
+    """The options by which it is in nobody's way."""
+    s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc, *more = ports
+    return {
         "s3.port": s3,
         "s3.port.grpc": s3_grpc,
         "s3.port.iceberg": 0,
         "s3.port.lance": 0,
         "master.port": master,
         "master.port.grpc": master_grpc,
-        "master.telemetry": "false",
-        "master.volumeSizeLimitMB": 64,
         "volume.port": volume,
         "volume.port.grpc": volume_grpc,
         "filer.port": filer,
         "filer.port.grpc": filer_grpc,
-        "filer.saveToFilerLimit": 4096,
         "filer.localSocket": folder / "filer.sock",
         "s3.localSocket": folder / "s3.sock",
         "admin.port": more[0],
         "admin.port.grpc": more[1],
-        "admin.ui": "false",
-        "webdav": "false",
-        "s3.autoCreateBucket": "false",
-        "s3.config": config,
     }
-    return [program("weed"), "mini", *(f"-{name}={value}" for name, value in options.items())], {}
 
 
 def moto(program: Program, folder: Path, ports: list[int], keys: Keys) -> Command:
     return [program("moto_server"), "-H", "127.0.0.1", "-p", str(ports[0])], {}
 
 
+def serial_moto(program: Program, folder: Path, ports: list[int], keys: Keys) -> Command:
+    script = str(Path(__file__).with_name("serial_moto.py"))
+    return [sys.executable, script, "-H", "127.0.0.1", "-p", str(ports[0])], {}
+
+
 COMMANDS: dict[str, Callable[[Program, Path, list[int], Keys], Command]] = {
     "ministack": ministack,
     "seaweedfs": seaweedfs,
     "moto": moto,
+    "serial moto": serial_moto,
 }

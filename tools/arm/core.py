@@ -19,6 +19,8 @@ import pytest
 #: (test_bad_input, test_foreign_files). Nor are test_forks and test_forking: where other threads
 #: are at work, QEMU forks with a lock of its own held. Native runs have it, those on arm64 as well.
 CORE = (
+    # First, as its tests take longest.
+    "tests/acceptance/test_raspberry_pi.py",
     "tests/integration/test_worker.py",
     "tests/conformance/stores/test_store.py",
     "tests/conformance/test_claim.py",
@@ -57,6 +59,7 @@ ON = "file,moto"
 _PTRACE = "QEMU has no ptrace, so there is no strace; native runs have it"
 _MKFS = "makes an ext4 image: the tree has no e2fsprogs, the native run has"
 _FORKS = "forks beside threads at work: the child may wait for ever for a lock of QEMU's own"
+_SERVERS = "SeaweedFS is a program of its own, which the tree does not have; the native run has"
 _SLOW = "hundreds of requests a test, each some 50 ms in the emulator; native arm64 runs them"
 
 #: Regular expressions for node ids, and why these do not run here.
@@ -64,6 +67,7 @@ EXCLUDED = {
     # Of S3's the store itself, and whatever a lease is held to.
     r"conformance/test_(?!lease).*\[(.*-)?s3 on moto": _SLOW,
     r"stores/test_store\.py.*(moto-1000\])": _SLOW,
+    r"test_raspberry_pi\.py.*test_the_store_that": _SERVERS,
     r"test_(worker|signals)\.py.*handler_(that_forks|forked)": _FORKS,
     r"file/test_known_entries\.py.*no inotify": _PTRACE,
     r"file/test_scarcity\.py.*refused_thread": _PTRACE,

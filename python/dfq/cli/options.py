@@ -141,6 +141,11 @@ def running_options(function: Function) -> Function:
         click.option(
             "--metrics-port", type=int, metavar="N", help="Serve Prometheus metrics here."
         ),
+        click.option(
+            "--results-to",
+            metavar="INDEX",
+            help="Put results into this index before they are acked.",
+        ),
         click.option("--health", metavar="FILE", help="Write here when it last polled."),
         click.option("--worker-id", metavar="ID", help="The name in leases and logs."),
         click.option("--lease", type=DURATION, help="How long a lease lives without a heartbeat."),

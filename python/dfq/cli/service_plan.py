@@ -37,6 +37,7 @@ _OPTIONS = {
 }
 _CHOICES = {
     "worker_id": "--worker-id",
+    "results_to": "--results-to",
     "project": "--project",
     "labels": "--label",
     "min_priority": "--min-priority",
@@ -93,9 +94,15 @@ def plan(
         raise click.UsageError("--run-as is for --system; a user's service runs as that user")
     settings = _settings(given)
     config = _checked(settings, given)
+    as_user = _user(folder, run_as, only_print) if scope == "system" else None
     places = [_absolute(place) for place in writable]
+    runtime = None
     if config.health_path is not None:
-        places.append(str(Path(_absolute(config.health_path)).parent))
+        place = Path(_absolute(config.health_path)).parent
+        runtime = runtime_directory(place, as_user)
+        if runtime is None:
+            places.append(str(place))
+    results = _results(given["results_to"])
     home = Path.home() if scope == "user" else Path("/etc")
     default_file = home / (".config/dfq" if scope == "user" else "dfq") / f"{name}.env"
     return Unit(
@@ -103,22 +110,68 @@ def plan(
         scope=scope,
         queue=queue,
         folder=folder,
-        words=tuple(_words(queue, settings, given)),
+        words=tuple(_words(queue, settings, {**given, "results_to": results})),
         working_directory=str(Path.cwd()),
         environment_file=_absolute(env_file) if env_file else str(default_file),
         environment=_environment(),
-        user=_user(folder, run_as, only_print) if scope == "system" else None,
+        user=as_user,
         grace_seconds=config.grace_seconds,
         watchdog_seconds=watchdog,
         memory=memory,
         writable=tuple(places),
+        runtime=runtime,
+        results=None if results is None else local_folder(results),
     )
 
 
-def notes_on(unit: Unit, *, started: bool) -> Iterator[str]:
+def runtime_directory(place: Path, as_user: str | None) -> str | None:
+    """A folder for the health file as RuntimeDirectory= has it; None if it is not below /run.
+
+    The machine forgets what is below /run when it is switched off: it is systemd's to make anew.
+    """
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    bases = [own] if as_user is None and own.startswith("/") else []
+    bases += [] if as_user is None else ["/run", "/var/run"]
+    for base in map(Path, bases):
+        if place == base:
+            raise InvalidConfig(
+                f"--health lies in {place}, where a service can't write; give it a folder of "
+                f"its own: {place}/dfq/…"
+            )
+        if place.is_relative_to(base) and not _of_others(place, as_user):
+            return str(place.relative_to(base))
+    return None
+
+
+def _of_others(place: Path, as_user: str | None) -> bool:
+    """Whether the folder is somebody else's: systemd would take it away from them."""
+    import pwd
+
+    try:
+        found = place.stat()
+    except OSError:
+        return False
+    try:
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        owner = str(found.st_uid)
+    mine = found.st_uid == os.geteuid() if as_user is None else owner == as_user
+    return not mine or bool(found.st_mode & 0o022)
+
+
+def _results(index: str | None) -> str | None:
+    """The index as the service is to name it."""
+    if index is None or (folder := local_folder(index)) is None:
+        return index
+    return _absolute(folder)
+
+
+def notes_on(unit: Unit, *, started: bool, replaced: bool) -> Iterator[str]:
     """What somebody who installs a worker should know, and would find out too late."""
     flag = "--user " if unit.scope == "user" else ""
-    if not started:
+    if not started and replaced:
+        yield f"what runs keeps its old options until: systemctl {flag}restart {unit.name}"
+    elif not started:
         yield f"it starts with the machine; at once: systemctl {flag}start {unit.name}"
     if unit.scope == "user":
         import pwd
@@ -200,6 +253,8 @@ def _checked(settings: Mapping[str, Any], given: Mapping[str, Any]) -> Config:
 def _words(queue: str, settings: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     # On SIGABRT, which systemd sends to what hangs, every thread says where it is.
     yield from (sys.executable, "-X", "faulthandler", "-m", "dfq", "worker", "-q", queue)
+    # Where its disk is not mounted, a new queue would hide what is to be done.
+    yield "--must-exist"
     for key, option in _OPTIONS.items():
         yield from _option(option, settings.get(key))
     for key, option in _CHOICES.items():
@@ -220,10 +275,17 @@ def _option(option: str, value: Any) -> Iterator[str]:
 
 def _environment() -> dict[str, str]:
     # Fewer arenas: what threads free is given back, which counts where memory is small.
-    found = {"MALLOC_ARENA_MAX": "2"}
+    found = {"MALLOC_ARENA_MAX": "2", "PATH": _path()}
     if named := os.environ.get("DFQ_CONFIG"):
         found["DFQ_CONFIG"] = _absolute(str(Path(named).expanduser()))
     return found
+
+
+def _path() -> str:
+    """Programs are found as they are here, and first those beside the interpreter."""
+    given = os.environ.get("PATH", os.defpath).split(":")
+    own = str(Path(sys.executable).parent)
+    return ":".join(dict.fromkeys((own, *(place for place in given if place.startswith("/")))))
 
 
 def _user(folder: str | None, run_as: str | None, only_print: bool) -> str:

@@ -7,9 +7,16 @@ import re
 import tempfile
 from pathlib import Path
 
-from dfq.service.quoting import word
-from dfq.service.systemd import PREFIX, NoSuchService, ServiceTaken, Systemd, own_queue
+from dfq.service.systemd import (
+    PREFIX,
+    NoSuchService,
+    ServiceTaken,
+    Systemd,
+    own_queue,
+    stop_seconds,
+)
 from dfq.service.unit import Unit
+from dfq.worker.hearing import START_SECONDS
 
 _ODD = re.compile(r"[^A-Za-z0-9_.-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", re.ASCII)
@@ -37,19 +44,22 @@ def put(systemd: Systemd, unit: Unit, *, now: bool) -> bool:
         queue = own_queue(target)
         if queue is None:
             raise ServiceTaken(f"{target} is not of dfq's making; choose another name with --unit")
-        if queue != word(unit.queue):
+        if queue != unit.queue:
             raise ServiceTaken(
                 f"{unit.name} works on {queue} already; choose another name with --unit, "
                 f"or remove it with `dfq service remove --unit {unit.name}`"
             )
+    # It ends by the old unit, and starts by the new.
+    wait = START_SECONDS + (stop_seconds(target) if replaces else 0.0)
     content = unit.render()
     systemd.require()
     _write(target, content)
     systemd.control("daemon-reload")
     systemd.control("enable", unit.file_name)
     if now:
+        systemd.forget_failures(unit.name)
         # Not just started: one that runs has to take the new settings.
-        systemd.control("restart", unit.file_name)
+        systemd.control("restart", unit.file_name, wait=wait)
     return replaces
 
 
@@ -61,7 +71,7 @@ def remove(systemd: Systemd, name: str) -> None:
     if own_queue(target) is None:
         raise ServiceTaken(f"{target} is not of dfq's making, so it is left alone")
     systemd.require()
-    systemd.control("disable", "--now", target.name)
+    systemd.control("disable", "--now", target.name, wait=stop_seconds(target))
     target.unlink()
     systemd.control("daemon-reload")
 

@@ -7,6 +7,7 @@ and knows quotes and backslashes there, but not in settings that take one path.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable
 
 from dfq.errors import InvalidConfig
@@ -22,6 +23,13 @@ def word(text: str) -> str:
     if text and set(text) <= _PLAIN:
         return escaped
     return f'"{"".join(map(_in_quotes, escaped))}"'
+
+
+def unword(written: str) -> str:
+    """The text that :func:`word` wrote."""
+    if written.startswith('"'):
+        written = _ESCAPED.sub(_unescaped, written[1:-1].encode()).decode(errors="replace")
+    return written.replace("%%", "%")
 
 
 def command_line(words: Iterable[str]) -> str:
@@ -44,6 +52,13 @@ def path(text: str) -> str:
 def pattern(text: str) -> str:
     """The same for a setting in which *, ? and [ mean something."""
     return path(glob.escape(text))
+
+
+_ESCAPED = re.compile(rb'\\(?:x([0-9a-f]{2})|(["\\]))')
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return found[2] or bytes.fromhex(found[1].decode())
 
 
 def _in_quotes(char: str) -> str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dfq.errors import DfqError
+from dfq.service.quoting import unword
 from dfq.service.unit import OWN_SECTION, Scope
 
 PREFIX, SUFFIX = "dfq-", ".service"
-#: Starting waits until the worker is ready.
-_SECONDS = 420
+#: What systemctl gets to answer, where it does not wait for a service.
+_SECONDS = 60.0
 #: What `systemctl show` is asked for.
 PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result"),
@@ -83,13 +84,17 @@ class Systemd:
             said = answer.stderr.strip().splitlines()
             raise NoSystemd(f"systemd does not answer: {' '.join(said[:1])} {self._instead()}")
 
-    def control(self, *words: str) -> str:
-        """Run systemctl; raise if it says no."""
-        answer = self._systemctl(*words)
+    def control(self, *words: str, wait: float = 0.0) -> str:
+        """Run systemctl; raise if it says no. ``wait``: so long may a service take by its unit."""
+        answer = self._systemctl(*words, wait=wait)
         if answer.returncode != 0:
             said = " ".join(answer.stderr.split()) or f"exit code {answer.returncode}"
             raise ServiceFailed(f"`systemctl {' '.join((*self._flag(), *words))}`: {said}")
         return answer.stdout
+
+    def forget_failures(self, name: str) -> None:
+        """Let a unit be started that was started too often, by a limit of somebody's own."""
+        self._systemctl("reset-failed", name + SUFFIX)
 
     def properties(self, name: str) -> dict[str, str]:
         """What it says of a unit."""
@@ -105,7 +110,7 @@ class Systemd:
         command = ["journalctl", f"{unit}={name}{SUFFIX}", "--no-pager", *words]
         return subprocess.run(command, check=False).returncode
 
-    def _systemctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _systemctl(self, *words: str, wait: float = 0.0) -> subprocess.CompletedProcess[str]:
         command = ["systemctl", *self._flag(), "--no-pager", *words]
         try:
             return subprocess.run(
@@ -114,7 +119,7 @@ class Systemd:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_SECONDS,
+                timeout=_SECONDS + wait,
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -135,7 +140,7 @@ class Systemd:
 
 
 def own_queue(file: Path) -> str | None:
-    """The queue of a unit that dfq made, as it stands in the file; None if dfq did not."""
+    """The queue of a unit that dfq made; None if dfq did not."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -143,4 +148,12 @@ def own_queue(file: Path) -> str | None:
     if OWN_SECTION not in lines:
         return None
     below = lines[lines.index(OWN_SECTION) :]
-    return next((line[6:] for line in below if line.startswith("Queue=")), None)
+    return next((unword(line[6:]) for line in below if line.startswith("Queue=")), None)
+
+
+def stop_seconds(file: Path) -> float:
+    """How long a unit that dfq made may take to end: asked to, and then killed."""
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (line.partition("=")[2] for line in lines if line.startswith("TimeoutStopSec="))
+    text = next(found, "")
+    return 2.0 * int(text) if text.isdigit() else 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dfq.service.quoting import command_line, path, pattern, word
+from dfq.worker.hearing import START_SECONDS
 from dfq.worker.processes import HOPELESS
 
 Scope = Literal["user", "system"]
@@ -15,11 +16,9 @@ Scope = Literal["user", "system"]
 OWN_SECTION = "[X-Dfq]"
 #: What a worker needs beyond --grace: to stop coroutines, and to write the last outcomes.
 FAREWELL_SECONDS = 30.0
-RESTART_SECONDS = 10
-#: So many starts within the time, and it is left alone until somebody looks.
-START_LIMIT, START_LIMIT_SECONDS = 30, 3_600
-#: Importing handlers from an SD card may take its time.
-START_SECONDS = 300
+#: A disk that is not mounted or a store that does not answer may take hours to come back, so there
+#: is no limit to starts, but time between them.
+RESTART_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,17 @@ class Unit:
     watchdog_seconds: float = 300.0
     #: A size as systemd writes it (256M, 50%), or infinity.
     memory: str = "50%"
-    #: What it may write to besides the queue.
+    #: What it may write to besides the queue, where it is there.
     writable: tuple[str, ...] = ()
+    #: The folder below /run that it needs; the machine forgets those when it is switched off.
+    runtime: str | None = None
+    #: The folder of the index that results go into, absolute.
+    results: str | None = None
+
+    @property
+    def stop_seconds(self) -> float:
+        """What it gets to end by itself."""
+        return self.grace_seconds + FAREWELL_SECONDS
 
     @property
     def file_name(self) -> str:
@@ -62,8 +70,8 @@ class Unit:
         yield f"Description=dfq worker for {path(_one_line(self.queue))}"
         if self.scope == "system":
             yield from self._order()
-        yield f"StartLimitIntervalSec={START_LIMIT_SECONDS}"
-        yield f"StartLimitBurst={START_LIMIT}"
+        # What starting again does not mend ends with an exit code that says so (below).
+        yield "StartLimitIntervalSec=0"
         yield ""
         yield "[Service]"
         yield from self._running()
@@ -77,9 +85,9 @@ class Unit:
         yield f"Queue={word(self.queue)}"
 
     def _order(self) -> Iterator[str]:
-        if self.folder is not None:
-            yield f"RequiresMountsFor={word(self.folder)}"
-        else:
+        for folder in self._own():
+            yield f"RequiresMountsFor={word(folder)}"
+        if self.folder is None:
             # A bucket needs the network, and refuses requests of a clock that is far off.
             yield "Wants=network-online.target"
             yield "After=network-online.target time-sync.target"
@@ -94,12 +102,17 @@ class Unit:
         yield f"EnvironmentFile=-{pattern(self.environment_file)}"
         for name, value in {**self.environment, "PYTHONUNBUFFERED": "1"}.items():
             yield f"Environment={word(f'{name}={value}')}"
+        if self.runtime is not None:
+            yield f"RuntimeDirectory={word(self.runtime)}"
+            # Others may use it, too, and somebody may look while this one rests.
+            yield "RuntimeDirectoryPreserve=yes"
         yield f"ExecStart={command_line(self.words)}"
-        yield f"TimeoutStartSec={START_SECONDS}"
+        yield f"TimeoutStartSec={START_SECONDS:.0f}"
         # Only the worker hears of the end: the programs it runs have until --grace is over.
         yield "KillMode=mixed"
-        yield f"TimeoutStopSec={self.grace_seconds + FAREWELL_SECONDS:.0f}"
-        yield "Restart=on-failure"
+        yield f"TimeoutStopSec={self.stop_seconds:.0f}"
+        # Whatever ends it: a worker that ends well, unasked, was ended by its handler.
+        yield "Restart=always"
         yield f"RestartSec={RESTART_SECONDS}"
         yield f"RestartPreventExitStatus={' '.join(map(str, sorted(HOPELESS)))}"
         yield "SyslogLevelPrefix=yes"
@@ -125,21 +138,22 @@ class Unit:
             return
         yield "ProtectSystem=strict"
         yield "ProtectHome=read-only"
-        for place in self.writable_places():
-            yield f"ReadWritePaths={word(place)}"
-        if not any(map(_below_tmp, (*self.writable_places(), self.working_directory, *self.words))):
+        places = tuple(dict.fromkeys((*self._own(), *self.writable)))
+        for place in places:
+            # What is not there keeps the worker from starting, but for the dash; it says itself
+            # what it misses, and in plainer words.
+            yield f"ReadWritePaths={word(f'-{place}')}"
+        if not any(map(_below_tmp, (*places, self.working_directory, *self.words))):
             yield "PrivateTmp=yes"
-        yield "ProtectClock=yes"
         yield "ProtectControlGroups=yes"
         yield "ProtectHostname=yes"
         yield "ProtectKernelLogs=yes"
         yield "ProtectKernelModules=yes"
         yield "ProtectKernelTunables=yes"
 
-    def writable_places(self) -> tuple[str, ...]:
-        """Where a sandboxed worker may write."""
-        queue = () if self.folder is None else (self.folder,)
-        return tuple(dict.fromkeys((*queue, *self.writable)))
+    def _own(self) -> tuple[str, ...]:
+        """The folders without which it can do nothing."""
+        return tuple(folder for folder in (self.folder, self.results) if folder is not None)
 
 
 def four_fifths(memory: str) -> str:
@@ -152,7 +166,8 @@ def four_fifths(memory: str) -> str:
     if smaller is None:
         below = {"K": "", "M": "K", "G": "M", "T": "G"}[unit]
         smaller = (below, 1024)
-    return f"{int(digits) * smaller[1] * 4 // 5}{smaller[0]}"
+    # At 0 it would get no memory at all.
+    return f"{max(1, int(digits) * smaller[1] * 4 // 5)}{smaller[0]}"
 
 
 def _one_line(text: str) -> str:

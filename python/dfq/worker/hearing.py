@@ -12,6 +12,8 @@ from dfq.worker.notify import ALIVE, NOTIFY_VARIABLE, READY
 
 #: What a child that hangs gets to show where it hangs, before it is killed for good.
 LAST_WORDS_SECONDS = 5.0
+#: What a child gets until it is ready: importing handlers from an SD card may take its time.
+START_SECONDS = 300.0
 _LONGEST_MESSAGE = 4_096
 
 
@@ -44,6 +46,8 @@ class Hearing:
     def begin(self) -> None:
         """The child has its end; listen to it."""
         self._theirs.close()
+        if self._watchdog_seconds is not None:
+            self.hung_at = self._clock.boot() + START_SECONDS
         threading.Thread(target=self._listen, name="dfq-hearing", daemon=True).start()
 
     def spare(self) -> None:

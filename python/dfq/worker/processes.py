@@ -46,12 +46,15 @@ class Supervisor:
         chance: Chance,
         *,
         pass_on_stderr: bool = False,
+        endless: bool = False,
         notifier: Notifier | None = None,
     ) -> None:
         self._command = tuple(command)
         self._clock = clock
         #: Whether what the children write to stderr goes through ours, line by line.
         self._pass_on_stderr = pass_on_stderr
+        #: Whether a child has no reason to end before it is told to, not even well.
+        self._endless = endless
         self._relays: list[threading.Thread] = []
         self._inbox: SimpleQueue[int | _Child | None] = SimpleQueue()
         self._read_end, self._write_end = os.pipe()
@@ -177,7 +180,7 @@ class Supervisor:
         code = child.process.returncode
         child.process = None
         child.hearing = None
-        if not child.wanted or code == 0:
+        if not child.wanted or (code == 0 and not self._endless):
             child.wanted = False
             # Killed by our signal: it had not yet got so far as to take tasks.
             if code != -signal.SIGTERM:
@@ -192,7 +195,7 @@ class Supervisor:
         if child.backoff.failures > MAX_DEATHS:
             self._give_up(f"worker process {child.number} died {MAX_DEATHS} times in a row", 1)
             return
-        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         LOGGER.error(
             "worker process %d died (%s); starting it again in %.1f s", child.number, how, wait
         )

@@ -73,6 +73,8 @@ def _supervise(
         queue.chance,
         # Whoever draws progress wants no other hand on the terminal.
         pass_on_stderr=on_progress is not None,
+        # A handler may end its process, and with 0 at that.
+        endless=not options.drain and options.max_tasks is None,
         notifier=notifier,
     )
     if on_progress is None:

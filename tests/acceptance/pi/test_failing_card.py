@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +18,8 @@ from tests.acceptance.pi.conftest import missing
 pytestmark = [pytest.mark.needs_root]
 
 LONG = 60.0
-#: The calls by which a queue changes anything; a read-only disk refuses them and no others.
+#: The calls by which a queue changes anything. A read-only disk refuses these, but not an open for
+#: reading, which strace can't tell from one for writing.
 CHANGING = "openat,mkdirat,renameat,renameat2,unlinkat,utimensat"
 
 
@@ -142,7 +145,7 @@ def test_a_worker_on_a_full_disk_says_so_once_and_goes_on_when_there_is_space(sm
 
 def test_a_worker_on_a_disk_that_turns_read_only_and_back_says_so_once(tmp_path, work, dfq):
     """The kernel lets nobody remount a disk on which a file is open for writing, so here it is the
-    worker's own calls that are refused, as a read-only disk refuses them."""
+    worker's own calls that are refused, reads with them; the next test is about a real one."""
     if shutil.which("strace") is None:
         missing("strace")
     folder = tmp_path / "queue"
@@ -175,19 +178,27 @@ def test_a_card_that_died_is_told_and_on_another_mount_everything_is_there(card,
     worker.says("works on")
     assert dfq("push", folder, "0", "--id", "before").returncode == 0
     worker.says("completed in")
+    # So that it finds work and a dead card at once.
+    worker.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, worker.process.pid, os.WSTOPPED | os.WNOWAIT)
+    assert dfq("push", folder, "1", "--id", "meanwhile").returncode == 0
     subprocess.run(["sync", "-f", card.root], check=True)
     subprocess.run(["mount", "-o", "remount,abort", card.root], check=True)
-    refused = dfq("push", folder, "1", "--id", "refused")
+    refused = dfq("push", folder, "2", "--id", "refused")
     assert (refused.returncode, "read-only" in refused.stderr.lower()) == (74, True)
     looked = dfq("ls", folder)
     assert (looked.returncode, "before" in looked.stdout) == (0, True)
+    worker.process.send_signal(signal.SIGCONT)
+    assert "read-only" in worker.says("fails, trying on").lower()
 
     card.power_up()
-    assert dfq("push", folder, "2", "--id", "after").returncode == 0
-    # The worker still stands on the dead one. It finds that out by itself, and ends for systemd
-    # to start it again; here it need not get so far.
-    worker.end()
+    assert dfq("push", folder, "3", "--id", "after").returncode == 0
+    # It still stands on the dead one. It finds that out, and ends for systemd to start it again.
+    worker.says("another is in its place")
+    assert worker.ends() == 1
+    assert worker.log.count("fails, trying on") == 1
     new = work(folder, "--drain")
     assert new.ends() == 0
+    assert "meanwhile attempt=1" in new.log
     assert "after attempt=1" in new.log
     assert "before attempt" not in new.log, "what was done is not done again"

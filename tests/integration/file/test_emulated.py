@@ -21,19 +21,39 @@ from dfq.cli import main
 sys.argv[1:] = ["worker", sys.argv[1], "--handler", "builtins:len", "--drain"]
 sys.exit(main())
 """
+#: Its loop is libuv's, which asks for more than dfq does.
+COROUTINES = """
+import asyncio, sys, types
+from dfq.cli import main
+
+async def measure(payload):
+    await asyncio.sleep(0)
+    assert type(asyncio.get_running_loop()).__module__ == "uvloop"
+    return len(payload)
+
+sys.modules["handlers"] = types.ModuleType("handlers")
+sys.modules["handlers"].measure = measure
+words = ["--handler", "handlers:measure", "--concurrency", "4", "--drain"]
+sys.argv[1:] = ["worker", sys.argv[1], *words]
+sys.exit(main())
+"""
 
 
+@pytest.mark.parametrize("program", [WORKER, COROUTINES], ids=["functions", "coroutines"])
 @pytest.mark.parametrize("limit", [None, *LIMITED.values()], ids=["emulator", *LIMITED])
-def test_a_worker_does_its_work_where_calls_are_missing(folder, script, tmp_path, limit):
+def test_a_worker_does_its_work_where_calls_are_missing(folder, script, tmp_path, limit, program):
     queue = folder.open()
     queue.push_many([queue.new_task([n] * n, id=f"t{n}") for n in range(20)])
     trace = tmp_path / "trace"
     faults = [f"{LACKING}:error=ENOSYS"] if limit is None else [limit]
     traced = ",".join(fault.partition(":")[0] for fault in faults)
     injected = [f"--inject={fault}" for fault in faults]
-    worker = script(WORKER, folder.path, strace=[f"--trace={traced}", *injected, "-o", str(trace)])
+    worker = script(program, folder.path, strace=[f"--trace={traced}", *injected, "-o", str(trace)])
     assert worker.wait(60) == 0
     assert "INJECTED" in trace.read_text()
+    if program is COROUTINES and limit is None:
+        refused = r"io_uring_setup\(.*\(INJECTED\)"
+        assert re.search(refused, trace.read_text()), "libuv asks for it and does without"
     stats = queue.stats()
     assert (stats.completed, stats.failed) == (20, 0)
     assert queue.get("t7").result == 7

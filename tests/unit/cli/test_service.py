@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import dfq
+from dfq.worker.hearing import START_SECONDS
 
 FAKES = Path(__file__).parents[2] / "fakes"
 
@@ -92,6 +94,45 @@ def test_install_now_starts_it_again_so_that_new_options_hold(install, calls):
     assert calls()[-1] == "systemctl --user restart dfq-jobs.service"
 
 
+def test_installed_again_but_not_started_it_says_that_the_old_options_hold(install):
+    assert "systemctl --user start dfq-jobs" in install().err
+    ran = install("--concurrency", "2")
+    assert ran.out.startswith("replaced")
+    assert "systemctl --user restart dfq-jobs" in ran.err
+    assert "systemctl --user start" not in ran.err
+
+
+def test_install_now_starts_one_that_was_started_too_often_by_somebody_s_own_limit(
+    install, systemd, calls
+):
+    (systemd / "refuses" / "reset-failed").write_text("Unit dfq-jobs.service not loaded.\n")
+    assert install("--now").code == 0
+    assert calls()[-2:] == [
+        "systemctl --user reset-failed dfq-jobs.service",
+        "systemctl --user restart dfq-jobs.service",
+    ]
+
+
+def test_systemctl_is_waited_for_as_long_as_the_units_may_take(run, install, jobs, monkeypatch):
+    waited = {}
+    run_it = subprocess.run
+
+    def timed(command, *, timeout=None, **rest):
+        waited[next(word for word in command[1:] if word[0] != "-")] = timeout
+        return run_it(command, timeout=timeout, **rest)
+
+    monkeypatch.setattr("dfq.service.systemd.subprocess.run", timed)
+    install("--grace", "2h", "--now")
+    starting = waited["restart"]
+    assert starting > START_SECONDS
+    # One that runs already ends by its old unit first: asked to, and then killed.
+    install("--grace", "1s", "--now")
+    assert waited["restart"] >= starting + 7200
+    install("--grace", "1h")
+    run("service", "remove", "jobs", "--user")
+    assert waited["disable"] > 3600
+
+
 def test_print_shows_the_unit_and_asks_and_changes_nothing(install, units, calls):
     ran = install("--print")
     assert ran.code == 0
@@ -122,6 +163,7 @@ def test_what_it_runs_is_this_interpreter_with_the_options_given(run, jobs, tmp_
     assert words[:6] == ["-X", "faulthandler", "-m", "dfq", "worker", "-q"]
     assert words[6] == str(tmp_path / "jobs")
     assert words[7:] == [
+        "--must-exist",
         "--exec=sh -c 'echo $HOME 5%'",
         "--concurrency=3",
         "--timeout=300",
@@ -152,11 +194,63 @@ def test_what_the_environment_sets_here_is_set_there(run, jobs, tmp_path, monkey
     (tmp_path / "my.toml").write_text("concurrency = 2\n")
     monkeypatch.setenv("DFQ_CONFIG", "my.toml")
     text = run("service", "install", "--user", "--print").out
-    assert words_of(text)[6:] == ["-q", str(tmp_path / "jobs"), "--exec=cat", "--processes=2"]
+    assert words_of(text)[6:] == [
+        *("-q", str(tmp_path / "jobs"), "--must-exist"),
+        *("--exec=cat", "--processes=2"),
+    ]
     assert f"Environment=DFQ_CONFIG={tmp_path / 'my.toml'}" in text
     other = run("service", "install", "--user", "--print", "--handler", "shop.tasks").out
     assert "--handler=shop.tasks" in words_of(other)
     assert "--exec=cat" not in words_of(other)
+
+
+def test_programs_are_found_as_here_and_first_beside_the_interpreter(install, monkeypatch):
+    monkeypatch.setenv("PATH", f"relative::/opt/tools:{Path(sys.executable).parent}:/usr/bin")
+    path = f"Environment=PATH={Path(sys.executable).parent}:/opt/tools:/usr/bin"
+    assert path in install("--print").out.splitlines()
+
+
+def test_results_go_into_an_index_whose_folder_it_may_write_to(run, jobs, tmp_path):
+    words = ["service", "install", "jobs", "--system", "--exec", "cat", "--print"]
+    text = run(*words, "--results-to", "names").out
+    assert f"--results-to={tmp_path / 'names'}" in words_of(text)
+    assert f"ReadWritePaths=-{tmp_path / 'names'}" in text.splitlines()
+    away = run(*words, "--results-to", "s3://bucket/names").out
+    assert "--results-to=s3://bucket/names" in words_of(away)
+    assert away.count("ReadWritePaths=") == 1
+
+
+def test_a_health_file_below_run_has_a_folder_that_systemd_makes_at_every_start(run, jobs):
+    words = ["service", "install", "jobs", "--system", "--exec", "cat", "--print", "--health"]
+    text = run(*words, "/run/dfq-test/some/jobs").out
+    assert setting(text, "RuntimeDirectory") == "dfq-test/some"
+    assert "ReadWritePaths=-/run" not in text
+    ran = run(*words, "/run/jobs")
+    assert (ran.code, "/run/dfq/" in ran.err) == (78, True)
+    # Somebody else's would be taken from them.
+    text = run(*words, "/run/lock/jobs").out if Path("/run/lock").is_dir() else text
+    assert "RuntimeDirectory=lock" not in text
+    assert "RuntimeDirectory" not in run(*words, "health").out
+
+
+def test_a_user_has_a_run_of_their_own(run, jobs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    words = ["service", "install", "jobs", "--user", "--exec", "cat", "--print", "--health"]
+    assert setting(run(*words, "run/dfq/jobs").out, "RuntimeDirectory") == "dfq"
+    assert run(*words, "run/jobs").code == 78
+    (tmp_path / "run" / "dfq").mkdir(parents=True)
+    assert setting(run(*words, "run/dfq/jobs").out, "RuntimeDirectory") == "dfq"
+    (tmp_path / "run" / "dfq").chmod(0o777)
+    assert "RuntimeDirectory" not in run(*words, "run/dfq/jobs").out
+
+
+def test_status_names_the_queue_as_it_is_called(run, tmp_path):
+    odd = "a b%c"
+    with dfq.open(tmp_path / odd) as queue:
+        queue.push(1)
+    assert run("service", "install", odd, "--user", "--exec", "cat").code == 0
+    assert run("service", "status", "--user", "--json").json["queue"] == str(tmp_path / odd)
+    assert f"for {tmp_path / odd}\n" in run("service", "status", odd, "--user").out
 
 
 def test_credentials_have_a_file_of_their_own_and_are_never_in_the_unit(

@@ -5,6 +5,8 @@ import sys
 import orjson
 import pytest
 
+from dfq.worker.processes import HOPELESS
+
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
@@ -45,6 +47,18 @@ def test_once_tells_by_its_exit_code(run, url, queue, shop):
     assert run("worker", url, "--handler", "shop:double", "--once").code == 3
     queue.push(1)
     assert run("worker", url, "--handler", "shop:fail", "--once").code == 1
+
+
+def test_a_queue_that_must_exist_is_not_made_and_the_end_is_one_to_try_again_after(
+    run, tmp_path, shop
+):
+    ran = run("worker", "jobs", "--handler", "shop:double", "--must-exist", "--drain")
+    assert ran.code == 74, "systemd does not give up on that"
+    assert ran.code not in HOPELESS
+    assert "no queue at 'jobs'" in ran.err
+    assert not (tmp_path / "jobs").exists()
+    assert run("init", "jobs").code == 0
+    assert run("worker", "jobs", "--handler", "shop:double", "--must-exist", "--drain").code == 0
 
 
 def test_filters_choose_the_tasks(run, url, queue, shop):

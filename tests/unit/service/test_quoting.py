@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dfq.errors import InvalidConfig
-from dfq.service.quoting import command_line, path, pattern, word
+from dfq.service.quoting import command_line, path, pattern, unword, word
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,7 @@ from dfq.service.quoting import command_line, path, pattern, word
     [
         ("jobs", "jobs"),
         ("100%", "100%%"),
+        ("50%% \\x41", r'"50%%%% \\x41"'),
         ("a b", '"a b"'),
         ("", '""'),
         ('say "no"', r'"say \"no\""'),
@@ -26,6 +27,7 @@ from dfq.service.quoting import command_line, path, pattern, word
 )
 def test_a_word_is_one_word_and_nothing_in_it_means_anything(text, written):
     assert word(text) == written
+    assert unword(written) == text
 
 
 def test_a_command_line_is_not_searched_for_variables():

@@ -43,12 +43,18 @@ def settings(unit):
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
-def test_it_is_watched_and_started_again_but_not_for_ever_nor_for_a_mistake(unit):
+def test_it_is_watched_and_started_again_whatever_ends_it_but_not_for_a_mistake(unit):
     found = settings(unit)
     assert (found["Type"], found["NotifyAccess"], found["WatchdogSec"]) == ("notify", "main", "300")
-    assert (found["Restart"], found["RestartSec"]) == ("on-failure", "10")
-    assert int(found["StartLimitBurst"]) * 10 < int(found["StartLimitIntervalSec"])
+    assert found["Restart"] == "always", "a handler may end the process, and with 0"
     assert set(map(int, found["RestartPreventExitStatus"].split())) == HOPELESS
+
+
+def test_a_store_that_is_away_for_long_does_not_end_it_for_good(unit):
+    found = settings(replace(unit, queue="s3://bucket/jobs", folder=None))
+    assert found["StartLimitIntervalSec"] == "0"
+    assert "StartLimitBurst" not in found
+    assert int(found["RestartSec"]) >= 30, "so it has to be in no hurry"
 
 
 def test_the_programs_it_runs_do_not_hear_of_its_end_before_grace_is_over(unit):
@@ -64,7 +70,14 @@ def test_its_memory_is_limited_and_it_is_slowed_down_before(unit):
 
 @pytest.mark.parametrize(
     ("most", "high"),
-    [("50%", "40%"), ("1G", "819M"), ("1000", "800"), ("infinity", "infinity"), ("10K", "8192")],
+    [
+        ("50%", "40%"),
+        ("1G", "819M"),
+        ("1000", "800"),
+        ("infinity", "infinity"),
+        ("10K", "8192"),
+        ("1%", "1%"),
+    ],
 )
 def test_the_memory_from_which_it_is_slowed_down_is_four_fifths(most, high):
     assert four_fifths(most) == high
@@ -73,9 +86,26 @@ def test_the_memory_from_which_it_is_slowed_down_is_four_fifths(most, high):
 def test_a_system_unit_can_write_to_its_queue_and_what_was_named_and_nowhere_else(unit):
     found = settings(replace(unit, writable=("/srv/out", "/srv/out")))
     assert found["ProtectSystem"] == "strict"
-    assert found["ReadWritePaths"] == [unit.folder, "/srv/out"]
+    assert found["ReadWritePaths"] == [f"-{unit.folder}", "-/srv/out"]
     assert found["NoNewPrivileges"] == "yes"
     assert found["User"] == "daemon"
+
+
+def test_results_that_go_into_a_folder_have_it_mounted_and_writable(unit, tmp_path):
+    found = settings(replace(unit, results=str(tmp_path)))
+    assert found["ReadWritePaths"] == [f"-{unit.folder}", f"-{tmp_path}"]
+    assert found["RequiresMountsFor"] == [unit.folder, str(tmp_path)]
+
+
+def test_a_folder_below_run_is_made_at_every_start_and_outlasts_it(unit):
+    found = settings(replace(unit, runtime="dfq/jobs"))
+    assert found["RuntimeDirectory"] == "dfq/jobs"
+    assert found["RuntimeDirectoryPreserve"] == "yes"
+    assert found["ReadWritePaths"] == f"-{unit.folder}"
+
+
+def test_no_setting_cuts_it_off_from_all_devices(unit):
+    assert "ProtectClock" not in settings(unit)
 
 
 def test_a_queue_below_tmp_is_not_hidden_by_a_private_one(unit):
@@ -108,7 +138,9 @@ def odd(unit, tmp_path):
         folder=place,
         words=(*unit.words, f"--exec={ODD}", "--exec=two\nlines"),
         working_directory=place,
-        writable=(place,),
+        writable=(place, f"{place}/missing"),
+        results=place,
+        runtime="a b%c/d",
     )
 
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+import dfq
 from dfq.ambient import SYSTEM_CLOCK
 from dfq.errors import InvalidConfig
 from dfq.testing import SeededChance, memory_queue
@@ -63,6 +64,23 @@ def test_a_child_that_dies_is_started_again(tmp_path, caplog):
     )
     assert supervisor(source, 1).run() == 0
     assert "worker process 1 died (signal 9)" in caplog.text
+
+
+def test_a_child_that_ends_well_though_there_is_no_end_is_started_again(tmp_path, caplog):
+    """As when a handler ends its process; what ends with 78 ends it all."""
+    mark = str(tmp_path / "mark")
+    source = (
+        f"import os, sys\nif os.path.exists({mark!r}): sys.exit(78)\nopen({mark!r}, 'w').close()\n"
+    )
+    assert supervisor(source, 1, endless=True).run() == 78
+    assert "worker process 1 died (exit code 0)" in caplog.text
+
+
+def test_a_child_that_ends_well_because_it_is_told_to_is_not_started_again(tmp_path):
+    fifo = str(tmp_path / "up")
+    signal_when_up(fifo, [signal.SIGTERM])
+    source = WAITS.format(fifo=fifo, then="sys.exit(0)")
+    assert supervisor(source, 2, endless=True).run() == 0
 
 
 def test_a_child_that_dies_again_and_again_ends_it_all(caplog):
@@ -169,3 +187,25 @@ def test_once_with_several_processes_is_refused():
     options = WorkerOptions(processes=2, once=True)
     with pytest.raises(InvalidConfig, match="single task"):
         run(memory_queue(), functions(lambda payload: None), options)
+
+
+@pytest.mark.parametrize(
+    ("options", "endless"), [({}, True), ({"drain": True}, False), ({"max_tasks": 5}, False)]
+)
+def test_processes_may_end_by_themselves_only_where_there_is_an_end(
+    options, endless, tmp_path, monkeypatch
+):
+    asked = []
+
+    class Noted:
+        def __init__(self, *_args, endless, **_rest):
+            asked.append(endless)
+
+        def run(self):
+            return 0
+
+    monkeypatch.setattr(processes, "Supervisor", Noted)
+    with dfq.open(tmp_path / "jobs") as queue:
+        handlers = functions(lambda payload: None)
+        assert run(queue, handlers, WorkerOptions(processes=2, **options)) == 0
+    assert asked == [endless]

@@ -142,7 +142,7 @@ def install(
             click.echo(text, nl=False)
         return
     replaced = put(manager, planned, now=now)
-    notes = list(notes_on(planned, started=now))
+    notes = list(notes_on(planned, started=now, replaced=replaced))
     if as_json:
         json_line(
             {
@@ -273,7 +273,6 @@ def _installed(
     from dfq.cli.locate import only_queue
     from dfq.cli.service_plan import queue_place
     from dfq.service.install import check_name
-    from dfq.service.quoting import word
     from dfq.service.systemd import NoSuchService, own_queue
 
     if unit is not None:
@@ -282,7 +281,7 @@ def _installed(
             raise NoSuchService(f"there is no service {name}; `dfq service status` lists those")
         return name
     place, _ = queue_place(only_queue(queue, queue_option))
-    found = [n for n in manager.names() if own_queue(manager.file(n)) == word(place)]
+    found = [n for n in manager.names() if own_queue(manager.file(n)) == place]
     if not found:
         raise NoSuchService(
             f"no {manager.scope} service works on {place}; `dfq service status` lists those there "

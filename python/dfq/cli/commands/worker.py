@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 @click.option("--drain", is_flag=True, help="End when nothing is left to do.")
 @click.option("--once", is_flag=True, help="Work on one task, then end.")
 @click.option("--max-tasks", type=int, metavar="N", help="End after so many tasks.")
-@click.option(
-    "--results-to", metavar="INDEX", help="Put results into this index before they are acked."
-)
+@click.option("--must-exist", is_flag=True, help="Make no new queue; end with 74 if there is none.")
 @filter_options
 @click.option(
     "--log-json", "--json", "log_json", is_flag=True, default=None, help="Log JSON lines."
@@ -58,6 +56,7 @@ def command(
     drain: bool,
     once: bool,
     max_tasks: int | None,
+    must_exist: bool,
     worker_id: str | None,
     results_to: str | None,
     **given: Any,
@@ -97,12 +96,26 @@ def command(
         metrics_host=config.metrics_host,
         log_json=config.log_json,
     )
-    with open_queue(only_queue(queue, queue_option), create=True) as opened:
+    with open_queue(_place(only_queue(queue, queue_option), must_exist), create=True) as opened:
         if not drain:
             ctx.exit(run(opened, handlers, options))
         with DrainBar(silent=config.quiet or config.log_json) as bar:
             exit_code = run(opened, handlers, options, bar.show if bar.visible else None)
     ctx.exit(exit_code)
+
+
+def _place(url: str, must_exist: bool) -> str:
+    from dfq.cli.locate import local_folder
+    from dfq.engines.file_folder import is_queue
+    from dfq.errors import QueueUnavailable
+
+    folder = local_folder(url)
+    if must_exist and folder is not None and not is_queue(folder):
+        raise QueueUnavailable(
+            f"there is no queue at {url!r}, and with --must-exist none is made; mount its disk, "
+            "or make it with `dfq init`"
+        )
+    return url
 
 
 def _settings(
