@@ -110,6 +110,16 @@ COMPILER_GUARDS = (
         *(RACES, "forgotten_only"),
     ),
     one(
+        *("none goes while another inbox has foreign files", "passes.py", "def _works("),
+        ("and foreign <= {shard}", "and True"),
+        *(RACES, "another_inbox"),
+    ),
+    one(
+        *("none goes if more was moved here meanwhile", "compiling.py", "def _compile_locked("),
+        ("and _has_more(site, work)", "and False"),
+        *(RACES, "moved_here"),
+    ),
+    one(
         *("a damaged shard is not written over", "compiling.py", "def _merge("),
         (
             'return _ended(work.shard, "damaged", f"{shard_key(work.shard)}: {error}")',

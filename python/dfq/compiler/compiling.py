@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import InboxFile, delete_files, read_files
+from dfq.compiler.listing import list_inbox
 from dfq.compiler.lock import Keeper, Lock, acquire
 from dfq.compiler.merging import Merged, merge
 from dfq.compiler.paths import shard_key
@@ -71,7 +72,11 @@ def _compile_locked(
     shard_path = new_path(folder, "shard", site.chance)
     there = site.store.fetch(shard_key(work.shard), shard_path)
     files = read_files(site, work.entries, folder)
-    merged = _merge(site, descriptor, work, None if there is None else shard_path, files, folder)
+    known = None if there is None else shard_path
+    merged = _merge(site, descriptor, work, known, files, folder)
+    if isinstance(merged, Merged) and merged.dropped and _has_more(site, work):
+        kept = replace(work, is_all=False)
+        merged = _merge(site, descriptor, kept, known, files, folder)
     if isinstance(merged, Compiled):
         return merged
     if lock.lost:
@@ -114,6 +119,12 @@ def _merge(
     if any(one.kind == "too_many_fields" for one in merged.refused):
         _raise_if_grown(site, descriptor)
     return merged
+
+
+def _has_more(site: Site, work: Work) -> bool:
+    """Whether more waits than the pass found: moved here by another compiler while it listed."""
+    known = {entry.key for entry in work.entries}
+    return not known.issuperset(entry.key for entry in list_inbox(site.store, work.shard))
 
 
 def _raise_if_grown(site: Site, descriptor: Descriptor) -> None:

@@ -20,7 +20,7 @@ from dfq.compiler.inbox import MAX_BYTES, MAX_FILES, bounded
 from dfq.compiler.listing import MAX_LISTED, Listing, list_index
 from dfq.compiler.lock import LOCK_SECONDS, Keeper, sweep
 from dfq.compiler.manifest import entry_of, update
-from dfq.compiler.paths import kind_of
+from dfq.compiler.paths import is_own, kind_of
 from dfq.compiler.refile import refile_flat
 from dfq.compiler.reports import SETTLED, CompileReport, Plan
 from dfq.compiler.site import Site
@@ -75,6 +75,8 @@ class Pass:
         self._total = listing.files()
         if self.only is None:
             complete = self._refile(descriptor, listing, report) and complete
+        elif listing.flat:
+            complete = False
         works = self._works(listing, complete)
         busy = {work.shard for work in works}
         compiled = self._compile(descriptor, works)
@@ -98,15 +100,22 @@ class Pass:
             new = [entry for entry in entries if entry.key not in known]
             listing.waiting.setdefault(shard, []).extend(new)
             self._total += len(new)
-        return len(bounded(listing.flat)) == len(listing.flat)
+        # One that is gone was moved by somebody else, to a place that was not listed yet.
+        return done.files == len(listing.flat)
 
     def _works(self, listing: Listing, complete: bool) -> list[Work]:
         works = []
+        # What others named may hold records of any shard.
+        foreign = {
+            shard
+            for shard, entries in listing.waiting.items()
+            if not all(is_own(entry.key) for entry in entries)
+        }
         for shard, entries in sorted(listing.waiting.items()):
             if self.only is not None and shard not in self.only:
                 continue
             taken = bounded(entries, self.bounds.max_files, self.bounds.max_bytes)
-            is_all = complete and len(taken) == len(entries)
+            is_all = complete and len(taken) == len(entries) and foreign <= {shard}
             works.append(Work(shard, taken, is_all, lock_seen=shard in listing.locks))
         return works
 
