@@ -166,4 +166,15 @@ COMPILER_GUARDS = (
         RESULTS,
         "before_its_records",
     ),
+    Guard(
+        "worker: the lease is renewed before results are put",
+        Place(
+            "worker/settlement.py",
+            "def returned(",
+            "delivery.context.heartbeat()",
+            "pass",
+        ),
+        RESULTS,
+        "puts_nothing",
+    ),
 )
