@@ -2,9 +2,9 @@
 
 A lock is an object with the name of its holder, a nonce and the moment it ends. It is made by
 create, renewed and taken over by replace on the version that was read, so of several takers one
-wins. Whether it is over is judged by the store's clock alone, against the moment written in it,
-but never later than an hour after the store received it; what is no lock at all is over as soon
-as it is as old as a lock may be.
+wins. Whether it is over is judged by the store's clock alone: it says how long it lives, at most
+an hour, and that counts from when the store received it. What is no lock at all is over as soon as
+it is as old as a lock may be.
 """
 
 from __future__ import annotations
@@ -104,14 +104,16 @@ def is_over(found: Object, now: float) -> bool:
 
 
 def _end_of(found: Object) -> float:
+    """Its length is what its holder says; when it began, the store knows better."""
     try:
         value = orjson.loads(found.body)
         ends = seconds_of(value["expires_at"])
-    except (ValueError, TypeError, LookupError):
+        begun = seconds_of(value.get("renewed_at")) or found.modified
+    except (ValueError, TypeError, LookupError, AttributeError):
         ends = None
     if ends is None:
         return found.modified + LOCK_SECONDS
-    return min(ends, found.modified + _LONGEST_SECONDS)
+    return found.modified + min(ends - begun, _LONGEST_SECONDS)
 
 
 def sweep(site: Site, shard: str) -> bool:
