@@ -10,7 +10,7 @@ from typing import Literal
 from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import InboxFile, delete_files, read_files
 from dfq.compiler.listing import list_inbox
-from dfq.compiler.lock import Keeper, Lock, acquire
+from dfq.compiler.lock import LOCK_SECONDS, Keeper, Lock, acquire
 from dfq.compiler.merging import Merged, merge
 from dfq.compiler.paths import shard_key
 from dfq.compiler.quarantine import set_aside
@@ -32,6 +32,7 @@ class Work:
     is_all: bool
     #: Whether a lock was in the listing.
     lock_seen: bool = False
+    lock_seconds: float = LOCK_SECONDS
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class SchemaGrew(Exception):
 def compile_shard(site: Site, descriptor: Descriptor, work: Work, keeper: Keeper) -> Compiled:
     """Merge inbox files into their shard. Raises what the way to the store raises."""
     try:
-        lock = acquire(site, work.shard, seen=work.lock_seen)
+        lock = acquire(site, work.shard, seen=work.lock_seen, seconds=work.lock_seconds)
     except StoreBusy as error:
         return _ended(work.shard, "busy", str(error))
     if lock is None:

@@ -32,7 +32,9 @@ _GRACE_SECONDS: Final = 1.0
 class Lock:
     """A lock that is held."""
 
-    def __init__(self, site: Site, shard: str, nonce: str, created_at: float) -> None:
+    def __init__(
+        self, site: Site, shard: str, nonce: str, created_at: float, seconds: float
+    ) -> None:
         self.shard = shard
         #: Somebody took it over: what is done under it may be done twice.
         self.lost = False
@@ -40,6 +42,7 @@ class Lock:
         self._key = lock_key(shard)
         self._nonce = nonce
         self._created_at = created_at
+        self._seconds = seconds
         self._etag = ""
         self._mutex = threading.Lock()
 
@@ -52,7 +55,7 @@ class Lock:
                 "nonce": self._nonce,
                 "created_at": iso(self._created_at),
                 "renewed_at": iso(now),
-                "expires_at": iso(now + LOCK_SECONDS),
+                "expires_at": iso(now + self._seconds),
             }
         )
 
@@ -78,10 +81,12 @@ class Lock:
             _delete(self._site, self._key, etag)
 
 
-def acquire(site: Site, shard: str, *, seen: bool = False) -> Lock | None:
+def acquire(
+    site: Site, shard: str, *, seen: bool = False, seconds: float = LOCK_SECONDS
+) -> Lock | None:
     """Take the lock on a shard, if it is free or over. ``seen``: it was in a listing just now."""
     now = site.wall()
-    key, lock = lock_key(shard), Lock(site, shard, site.writes.nonce(), now)
+    key, lock = lock_key(shard), Lock(site, shard, site.writes.nonce(), now, seconds)
     if not seen:
         written = site.writes.create(key, lock.body(now))
         if written.won:

@@ -43,7 +43,8 @@ class Bounds:
     parallel: int = 2
     #: Keys of a listing.
     max_listed: int = MAX_LISTED
-    lock_renew_seconds: float = LOCK_SECONDS / 3
+    #: How long a lock outlives its holder; it is renewed three times as often.
+    lock_seconds: float = LOCK_SECONDS
 
 
 @dataclass
@@ -67,6 +68,7 @@ class Pass:
     def run(self) -> CompileReport:
         """Compile what waits."""
         self.site.ensure_safe()
+        self.site.sweep()
         descriptor = self.site.refresh()
         listing = list_index(self.site.store, self.after, limit=self.bounds.max_listed)
         complete = listing.complete and not self.after
@@ -116,13 +118,21 @@ class Pass:
                 continue
             taken = bounded(entries, self.bounds.max_files, self.bounds.max_bytes)
             is_all = complete and len(taken) == len(entries) and foreign <= {shard}
-            works.append(Work(shard, taken, is_all, lock_seen=shard in listing.locks))
+            works.append(
+                Work(
+                    shard,
+                    taken,
+                    is_all,
+                    lock_seen=shard in listing.locks,
+                    lock_seconds=self.bounds.lock_seconds,
+                )
+            )
         return works
 
     def _compile(self, descriptor: Descriptor, works: list[Work]) -> list[Compiled]:
         threads = min(self.bounds.parallel, len(works))
         done: list[Compiled] = []
-        with Keeper(self.bounds.lock_renew_seconds) as keeper:
+        with Keeper(self.bounds.lock_seconds / 3) as keeper:
             if threads <= 1:
                 self._work(descriptor, works, keeper, done)
                 return done
@@ -164,7 +174,7 @@ class Pass:
 
     def _sweep(self, locks: Sequence[Stored]) -> None:
         """Remove what the dead left on shards that have nothing to do; most need no look."""
-        over = self.site.wall() - LOCK_SECONDS
+        over = self.site.wall() - self.bounds.lock_seconds
         for lock in locks:
             if lock.modified < over:
                 with suppress(QueueUnavailable, QueueBusy):
