@@ -43,10 +43,8 @@ class Compiled:
     etag: str = ""
     sha256: str = ""
     newest_ns: int | None = None
-
-
-class SchemaGrew(Exception):
-    """The columns are not what they were when the pass began."""
+    #: When it was, by the store's clock: after the shard was read, before it was written.
+    at: float = 0.0
 
 
 def compile_shard(site: Site, descriptor: Descriptor, work: Work, keeper: Keeper) -> Compiled:
@@ -74,6 +72,7 @@ def _compile_locked(
     there = site.store.fetch(shard_key(work.shard), shard_path)
     files = read_files(site, work.entries, folder)
     known = None if there is None else shard_path
+    at = site.wall()
     merged = _merge(site, descriptor, work, known, files, folder)
     if isinstance(merged, Merged) and merged.dropped and _has_more(site, work):
         kept = replace(work, is_all=False)
@@ -87,7 +86,8 @@ def _compile_locked(
         end, etag = write_shard(site, work.shard, merged, there)
         if end != "won":
             return _ended(work.shard, end, _WHY[end])
-    return _settle(site, descriptor, work, merged, files, etag, folder)
+    settled = _settle(site, descriptor, work, merged, files, folder)
+    return Compiled(settled, etag, merged.sha256, merged.newest_ns, at)
 
 
 _WHY = {
@@ -115,10 +115,10 @@ def _merge(
             drop_deleted=work.is_all,
         )
     except ShardDamaged as error:
-        _raise_if_grown(site, descriptor)
+        site.ensure_current(descriptor)
         return _ended(work.shard, "damaged", f"{shard_key(work.shard)}: {error}")
     if any(one.kind == "too_many_fields" for one in merged.refused):
-        _raise_if_grown(site, descriptor)
+        site.ensure_current(descriptor)
     return merged
 
 
@@ -126,12 +126,6 @@ def _has_more(site: Site, work: Work) -> bool:
     """Whether more waits than the pass found: moved here by another compiler while it listed."""
     known = {entry.key for entry in work.entries}
     return not known.issuperset(entry.key for entry in list_inbox(site.store, work.shard))
-
-
-def _raise_if_grown(site: Site, descriptor: Descriptor) -> None:
-    """Who knows fewer columns than there are must not judge."""
-    if site.refresh().columns != descriptor.columns:
-        raise SchemaGrew
 
 
 def write_shard(
@@ -166,9 +160,8 @@ def _settle(
     work: Work,
     merged: Merged,
     files: list[InboxFile],
-    etag: str,
     folder: str,
-) -> Compiled:
+) -> ShardReport:
     """The shard has it all: put aside what it has not, and empty the inbox."""
     # A file that could not be read at all was not merged.
     unread = {one.source for one in merged.refused if one.record == 0}
@@ -178,7 +171,7 @@ def _settle(
     refiled = refile_misplaced(site, descriptor, merged, misplaced, folder) if misplaced else 0
     quarantined = set_aside(site, merged, damaged, folder) if damaged else []
     deleted = delete_files(site, [file for file in files if file.key not in unread])
-    report = ShardReport(
+    return ShardReport(
         work.shard,
         "compiled" if merged.changed else "unchanged",
         files=deleted,
@@ -194,7 +187,6 @@ def _settle(
         quarantined=tuple(quarantined),
         future=merged.future,
     )
-    return Compiled(report, etag, merged.sha256, merged.newest_ns)
 
 
 def _ended(shard: str, outcome: Outcome, message: str = "") -> Compiled:

@@ -25,6 +25,10 @@ U = TypeVar("U")
 _PARALLEL_REQUESTS: Final = 8
 
 
+class SchemaGrew(Exception):
+    """The columns are not what they were when the pass began."""
+
+
 class Site:
     """One index's place in a store."""
 
@@ -82,6 +86,11 @@ class Site:
             )
         self._descriptor = read_descriptor(found.body, f"{self.url}/{DESCRIPTOR}")
         return self._descriptor
+
+    def ensure_current(self, descriptor: Descriptor) -> None:
+        """Raise SchemaGrew if there are other columns: who knows fewer must not judge."""
+        if self.refresh().columns != descriptor.columns:
+            raise SchemaGrew
 
     def ensure_safe(self) -> None:
         """Before the first write: see that the store keeps its promises."""

@@ -160,7 +160,10 @@ class LocalStore:
             for key in self._walk((), prefix, after):
                 if len(entries) == limit:
                     return Page(tuple(entries), entries[-1].key)
-                there = self._stored(key, last)
+                try:
+                    there = self._stored(key, last)
+                except PermissionError:
+                    there = _unreadable(key, last)
                 if there is not None:
                     entries.append(there)
         return Page(tuple(entries), None)
@@ -384,6 +387,15 @@ def _may_hold(start: str, prefix: str, after: str) -> bool:
     if not (start.startswith(prefix) or prefix.startswith(start)):
         return False
     return start > after or after.startswith(start)
+
+
+def _unreadable(key: str, last: LastFolder) -> Stored | None:
+    """Of a file that can't be read it can still be told that it is there; it has no version."""
+    try:
+        status = os.stat(_name(key), dir_fd=last.opened(_folders(key)), follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return Stored(key, "", status.st_mtime, status.st_size)
 
 
 def _folders(key: str) -> List[str]:
