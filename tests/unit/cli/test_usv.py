@@ -50,6 +50,29 @@ def test_csv_becomes_usv_and_csv_again(run, orders, read):
     assert read("again.csv").decode() == CSV
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+@pytest.mark.parametrize("text", ["\r", "a\rb", "a\r", "\r\n", "a\nb\r", '"\r"', "\t,\r"])
+def test_either_end_of_a_line_in_a_field_comes_through_csv(run, read, tmp_path, kind, text):
+    rows = [["order", "city"], ["o-1", text], [text, "o-2"]]
+    (tmp_path / "a.usv").write_bytes(written(rows))
+    assert run("usv", "convert", "a.usv", f"a.{kind}").code == 0
+    assert run("usv", "convert", f"a.{kind}", "again.usv").code == 0
+    assert read("again.usv") == written(rows)
+
+
+def test_columns_of_one_name_are_refused_where_a_name_stands_once(run, read, tmp_path):
+    (tmp_path / "a.usv").write_bytes(
+        written([["k", "v", "k", "v", "x"], ["1", "2", "3", "4", "5"]])
+    )
+    ran = run("usv", "convert", "a.usv", "a.jsonl")
+    assert (ran.code, "called 'k', 'v'" in ran.err) == (65, True)
+    assert not (tmp_path / "a.jsonl").exists()
+    assert run("usv", "convert", "a.usv", "a.jsonl", "--no-header").code == 0
+    assert read("a.jsonl").splitlines()[1] == b'["1","2","3","4","5"]'
+    assert run("usv", "convert", "a.usv", "b.jsonl", "--columns", "x").code == 0
+    assert run("usv", "convert", "a.usv", "a.csv").code == 0
+
+
 def test_json_lines_become_usv_and_json_lines_again(run, read, tmp_path):
     lines = b"".join(orjson.dumps(row) + b"\n" for row in OBJECTS)
     (tmp_path / "a.jsonl").write_bytes(lines)
