@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfq.cli import progress
 from dfq.cli.commands.usv import command as usv_command
 from tests.models.index_model import written
 from tests.unit.cli.test_docs import section
@@ -237,3 +238,46 @@ def test_what_was_converted_is_told_as_json_unless_stdout_is_taken(run, read, tm
     refused = run("usv", "convert", "a.csv", "-", "--to", "jsonl", "--json")
     assert refused.code == 2
     assert "both want stdout" in refused.err
+
+
+class ToldBar:
+    """Notes what would be shown."""
+
+    def __init__(self, told, *args, silent=False, **more):
+        self._told = told
+        self._told.append(["silent" if silent else "shown", args[0]])
+
+    def update(self, done, total=None, note=""):
+        self._told[-1].append(done)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+
+@pytest.fixture
+def told(monkeypatch):
+    bars = []
+    monkeypatch.setattr(progress, "progress", lambda *args, **more: ToldBar(bars, *args, **more))
+    return bars
+
+
+@pytest.mark.parametrize(("name", "doing"), [("check", "checking"), ("count", "counting")])
+def test_long_work_on_files_shows_which_one_is_at_hand(
+    run, orders, tmp_path, told, monkeypatch, name, doing
+):
+    (tmp_path / "b.usv").write_bytes(written(ROWS))
+    assert run("usv", name, orders).code == 0
+    assert told.pop()[0] == "silent"
+    monkeypatch.setattr("dfq.cli.commands.usv.LONG_BYTES", 0)
+    assert run("usv", name, orders, "b.usv").code == 0
+    assert told == [["shown", f"{doing} {orders}", 0, 1], ["shown", f"{doing} b.usv", 1, 2]]
+
+
+def test_printing_a_file_shows_how_far_it_is(run, orders, tmp_path, told):
+    assert run("usv", "cat", orders).code == 0
+    size = (tmp_path / orders).stat().st_size
+    assert told[0][:2] == ["shown", f"reading {orders}"]
+    assert told[0][-1] == size
