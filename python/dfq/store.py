@@ -82,6 +82,7 @@ class Stored(NamedTuple):
     """An object in a listing."""
 
     key: str
+    #: Empty: it can't be read, say by the permissions of its file.
     etag: str
     #: When it was last written, in seconds since 1970 by the store's clock; S3 drops the fraction.
     modified: float

@@ -110,6 +110,16 @@ COMPILER_GUARDS = (
         *(RACES, "forgotten_only"),
     ),
     one(
+        *("none goes while another inbox has foreign files", "passes.py", "def _works("),
+        ("and foreign <= {shard}", "and True"),
+        *(RACES, "another_inbox"),
+    ),
+    one(
+        *("none goes if more was moved here meanwhile", "compiling.py", "def _compile_locked("),
+        ("and _has_more(site, work)", "and False"),
+        *(RACES, "moved_here"),
+    ),
+    one(
         *("a damaged shard is not written over", "compiling.py", "def _merge("),
         (
             'return _ended(work.shard, "damaged", f"{shard_key(work.shard)}: {error}")',
@@ -118,8 +128,8 @@ COMPILER_GUARDS = (
         *(BAD, "never_overwritten"),
     ),
     one(
-        *("who knows fewer columns does not judge", "compiling.py", "def _raise_if_grown("),
-        ("if site.refresh().columns != descriptor.columns:", "if False:"),
+        *("who knows fewer columns does not judge", "site.py", "def ensure_current("),
+        ("if self.refresh().columns != descriptor.columns:", "if False:"),
         *(BAD, "fewer_columns"),
     ),
     one(
@@ -155,5 +165,16 @@ COMPILER_GUARDS = (
         ),
         RESULTS,
         "before_its_records",
+    ),
+    Guard(
+        "worker: the lease is renewed before results are put",
+        Place(
+            "worker/settlement.py",
+            "def returned(",
+            "delivery.context.heartbeat()",
+            "pass",
+        ),
+        RESULTS,
+        "puts_nothing",
     ),
 )

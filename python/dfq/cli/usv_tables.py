@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from dfq.cli.rows import BadRow, read_records, read_rows
 from dfq.cli.usv_stream import BadFile, usv_bytes
@@ -149,6 +149,11 @@ def written(table: Table, kind: str, *, header: bool) -> Iterator[bytes]:
     """The table in another format, in pieces."""
     if kind == "jsonl":
         names = table.names if header else None
+        if twice := sorted({name for name in names or () if (names or []).count(name) > 1}):
+            raise BadFile(
+                f"more than one column is called {', '.join(map(repr, twice))}, and an object has "
+                "each name once; rename them, choose with --columns, or use --no-header"
+            )
         yield from (b"".join(_json_line(names, row) for row in lot) for lot in _lots(table.rows))
         return
     encode = _ENCODERS[kind]
@@ -172,14 +177,29 @@ def _json_line(names: list[str] | None, row: list[str]) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
 
 
+def csv_writer(write: Callable[[str], object], delimiter: str = ",") -> Any:
+    """A writer of CSV whose lines end in a line feed, and which quotes either end of a line."""
+    import csv
+
+    # It quotes what its own line end consists of, so a bare carriage return would go unquoted.
+    return csv.writer(_LineFeeds(write), delimiter=delimiter, lineterminator="\r\n")
+
+
+class _LineFeeds:
+    """Gets a line at a time."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def write(self, line: str) -> object:
+        return self._write(line.removesuffix("\r\n") + "\n")
+
+
 def _csv(delimiter: str) -> Callable[[list[list[str]]], bytes]:
     def encode(rows: list[list[str]]) -> bytes:
-        import csv
-        import io
-
-        text = io.StringIO(newline="")
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
-        return text.getvalue().encode()
+        lines: list[str] = []
+        csv_writer(lines.append, delimiter).writerows(rows)
+        return "".join(lines).encode()
 
     return encode
 

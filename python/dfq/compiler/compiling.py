@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import InboxFile, delete_files, read_files
-from dfq.compiler.lock import Keeper, Lock, acquire
+from dfq.compiler.listing import list_inbox
+from dfq.compiler.lock import LOCK_SECONDS, Keeper, Lock, acquire
 from dfq.compiler.merging import Merged, merge
 from dfq.compiler.paths import shard_key
 from dfq.compiler.quarantine import set_aside
@@ -31,6 +32,7 @@ class Work:
     is_all: bool
     #: Whether a lock was in the listing.
     lock_seen: bool = False
+    lock_seconds: float = LOCK_SECONDS
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,14 @@ class Compiled:
     etag: str = ""
     sha256: str = ""
     newest_ns: int | None = None
-
-
-class SchemaGrew(Exception):
-    """The columns are not what they were when the pass began."""
+    #: When it was, by the store's clock: after the shard was read, before it was written.
+    at: float = 0.0
 
 
 def compile_shard(site: Site, descriptor: Descriptor, work: Work, keeper: Keeper) -> Compiled:
     """Merge inbox files into their shard. Raises what the way to the store raises."""
     try:
-        lock = acquire(site, work.shard, seen=work.lock_seen)
+        lock = acquire(site, work.shard, seen=work.lock_seen, seconds=work.lock_seconds)
     except StoreBusy as error:
         return _ended(work.shard, "busy", str(error))
     if lock is None:
@@ -71,7 +71,12 @@ def _compile_locked(
     shard_path = new_path(folder, "shard", site.chance)
     there = site.store.fetch(shard_key(work.shard), shard_path)
     files = read_files(site, work.entries, folder)
-    merged = _merge(site, descriptor, work, None if there is None else shard_path, files, folder)
+    known = None if there is None else shard_path
+    at = site.wall()
+    merged = _merge(site, descriptor, work, known, files, folder)
+    if isinstance(merged, Merged) and merged.dropped and _has_more(site, work):
+        kept = replace(work, is_all=False)
+        merged = _merge(site, descriptor, kept, known, files, folder)
     if isinstance(merged, Compiled):
         return merged
     if lock.lost:
@@ -81,7 +86,8 @@ def _compile_locked(
         end, etag = write_shard(site, work.shard, merged, there)
         if end != "won":
             return _ended(work.shard, end, _WHY[end])
-    return _settle(site, descriptor, work, merged, files, etag, folder)
+    settled = _settle(site, descriptor, work, merged, files, folder)
+    return Compiled(settled, etag, merged.sha256, merged.newest_ns, at)
 
 
 _WHY = {
@@ -109,17 +115,17 @@ def _merge(
             drop_deleted=work.is_all,
         )
     except ShardDamaged as error:
-        _raise_if_grown(site, descriptor)
+        site.ensure_current(descriptor)
         return _ended(work.shard, "damaged", f"{shard_key(work.shard)}: {error}")
     if any(one.kind == "too_many_fields" for one in merged.refused):
-        _raise_if_grown(site, descriptor)
+        site.ensure_current(descriptor)
     return merged
 
 
-def _raise_if_grown(site: Site, descriptor: Descriptor) -> None:
-    """Who knows fewer columns than there are must not judge."""
-    if site.refresh().columns != descriptor.columns:
-        raise SchemaGrew
+def _has_more(site: Site, work: Work) -> bool:
+    """Whether more waits than the pass found: moved here by another compiler while it listed."""
+    known = {entry.key for entry in work.entries}
+    return not known.issuperset(entry.key for entry in list_inbox(site.store, work.shard))
 
 
 def write_shard(
@@ -154,9 +160,8 @@ def _settle(
     work: Work,
     merged: Merged,
     files: list[InboxFile],
-    etag: str,
     folder: str,
-) -> Compiled:
+) -> ShardReport:
     """The shard has it all: put aside what it has not, and empty the inbox."""
     # A file that could not be read at all was not merged.
     unread = {one.source for one in merged.refused if one.record == 0}
@@ -166,7 +171,7 @@ def _settle(
     refiled = refile_misplaced(site, descriptor, merged, misplaced, folder) if misplaced else 0
     quarantined = set_aside(site, merged, damaged, folder) if damaged else []
     deleted = delete_files(site, [file for file in files if file.key not in unread])
-    report = ShardReport(
+    return ShardReport(
         work.shard,
         "compiled" if merged.changed else "unchanged",
         files=deleted,
@@ -182,7 +187,6 @@ def _settle(
         quarantined=tuple(quarantined),
         future=merged.future,
     )
-    return Compiled(report, etag, merged.sha256, merged.newest_ns)
 
 
 def _ended(shard: str, outcome: Outcome, message: str = "") -> Compiled:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dfq.compiler.paths import QUARANTINE, SHARDS, inbox_prefix, kind_of
+from dfq.compiler.paths import INBOX, QUARANTINE, SHARDS, inbox_prefix, kind_of
 from dfq.store import MAX_PAGE, Store, Stored
 
 #: A listing ends after so many; the next one goes on where it ended.
 MAX_LISTED: Final = 200_000
+_MAX_NAMED: Final = 100
 #: Sorts after every key that begins as the one before it.
 _LAST: Final = "~~~~"
 
@@ -27,6 +28,8 @@ class Listing:
     locks: dict[str, Stored] = field(default_factory=dict)
     #: What no compiler can take: names that are no keys, places that are none.
     odd: list[str] = field(default_factory=list)
+    #: Files in an inbox that can't be read, and may hold anything.
+    unreadable: list[str] = field(default_factory=list)
     quarantined: int = 0
     #: Where the next listing has to go on; empty: it is complete.
     rest: str = ""
@@ -39,7 +42,9 @@ class Listing:
     def add(self, entry: Stored) -> None:
         """Sort in one object."""
         kind, shard = kind_of(entry.key)
-        if kind == "waiting":
+        if not entry.etag and kind in ("waiting", "flat"):
+            self.unreadable.append(entry.key)
+        elif kind == "waiting":
             self.waiting.setdefault(shard, []).append(entry)
         elif kind == "flat":
             self.flat.append(entry)
@@ -49,6 +54,12 @@ class Listing:
             self.locks[shard] = entry
         elif kind == "odd":
             self.odd.append(entry.key)
+
+    def ignored(self, store: Store) -> list[str]:
+        """What lies where inbox files do, and is never compiled as it is."""
+        strangers = getattr(store, "strangers", None)
+        links = strangers(INBOX) if strangers is not None else []
+        return sorted({*self.odd, *self.unreadable, *links})[:_MAX_NAMED]
 
     def files(self) -> int:
         """Inbox files in all."""

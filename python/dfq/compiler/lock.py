@@ -2,9 +2,9 @@
 
 A lock is an object with the name of its holder, a nonce and the moment it ends. It is made by
 create, renewed and taken over by replace on the version that was read, so of several takers one
-wins. Whether it is over is judged by the store's clock alone, against the moment written in it,
-but never later than an hour after the store received it; what is no lock at all is over as soon
-as it is as old as a lock may be.
+wins. Whether it is over is judged by the store's clock alone: it says how long it lives, at most
+an hour, and that counts from when the store received it. What is no lock at all is over as soon as
+it is as old as a lock may be.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _GRACE_SECONDS: Final = 1.0
 class Lock:
     """A lock that is held."""
 
-    def __init__(self, site: Site, shard: str, nonce: str, created_at: float) -> None:
+    def __init__(
+        self, site: Site, shard: str, nonce: str, created_at: float, seconds: float
+    ) -> None:
         self.shard = shard
         #: Somebody took it over: what is done under it may be done twice.
         self.lost = False
@@ -40,6 +42,7 @@ class Lock:
         self._key = lock_key(shard)
         self._nonce = nonce
         self._created_at = created_at
+        self._seconds = seconds
         self._etag = ""
         self._mutex = threading.Lock()
 
@@ -52,7 +55,7 @@ class Lock:
                 "nonce": self._nonce,
                 "created_at": iso(self._created_at),
                 "renewed_at": iso(now),
-                "expires_at": iso(now + LOCK_SECONDS),
+                "expires_at": iso(now + self._seconds),
             }
         )
 
@@ -78,10 +81,12 @@ class Lock:
             _delete(self._site, self._key, etag)
 
 
-def acquire(site: Site, shard: str, *, seen: bool = False) -> Lock | None:
+def acquire(
+    site: Site, shard: str, *, seen: bool = False, seconds: float = LOCK_SECONDS
+) -> Lock | None:
     """Take the lock on a shard, if it is free or over. ``seen``: it was in a listing just now."""
     now = site.wall()
-    key, lock = lock_key(shard), Lock(site, shard, site.writes.nonce(), now)
+    key, lock = lock_key(shard), Lock(site, shard, site.writes.nonce(), now, seconds)
     if not seen:
         written = site.writes.create(key, lock.body(now))
         if written.won:
@@ -104,14 +109,16 @@ def is_over(found: Object, now: float) -> bool:
 
 
 def _end_of(found: Object) -> float:
+    """Its length is what its holder says; when it began, the store knows better."""
     try:
         value = orjson.loads(found.body)
         ends = seconds_of(value["expires_at"])
-    except (ValueError, TypeError, LookupError):
+        begun = seconds_of(value.get("renewed_at")) or found.modified
+    except (ValueError, TypeError, LookupError, AttributeError):
         ends = None
     if ends is None:
         return found.modified + LOCK_SECONDS
-    return min(ends, found.modified + _LONGEST_SECONDS)
+    return found.modified + min(ends - begun, _LONGEST_SECONDS)
 
 
 def sweep(site: Site, shard: str) -> bool:

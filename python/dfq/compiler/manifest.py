@@ -51,7 +51,8 @@ def read_manifest(site: Site) -> Manifest:
     try:
         found = site.store.read(MANIFEST)
     except BodyTooLarge:
-        return Manifest({})
+        listed = site.store.list(MANIFEST, limit=1).entries
+        return Manifest({}, listed[0].etag if listed else "")
     if found is None:
         return Manifest({})
     try:
@@ -64,7 +65,7 @@ def read_manifest(site: Site) -> Manifest:
     return Manifest(shards, found.etag)
 
 
-def entry_of(descriptor: Descriptor, compiled: Compiled, now: float) -> Entry:
+def entry_of(descriptor: Descriptor, compiled: Compiled) -> Entry:
     """The statistics of a shard as it was left."""
     report = compiled.report
     return {
@@ -75,12 +76,12 @@ def entry_of(descriptor: Descriptor, compiled: Compiled, now: float) -> Entry:
         "etag": compiled.etag,
         "schema_sha256": descriptor.schema_sha256,
         "newest_updated_at": "" if compiled.newest_ns is None else _iso_ns(compiled.newest_ns),
-        "compiled_at": iso(now),
+        "compiled_at": iso(compiled.at),
     }
 
 
 def update(site: Site, entries: Mapping[str, Entry], *, replace_all: bool = False) -> bool:
-    """Put these statistics into the manifest, if they are news; whether it was written.
+    """Put these statistics into the manifest, if they are news; whether they are in there now.
 
     Of two compilers that update a shard's the later one counts. Who does not get through leaves
     it: it is derived.
@@ -92,7 +93,7 @@ def update(site: Site, entries: Mapping[str, Entry], *, replace_all: bool = Fals
             if shard not in shards or _is_news(shards[shard], entry):
                 shards[shard] = entry
         if _same(shards, found.shards):
-            return False
+            return True
         body = orjson.dumps(
             {
                 "dfq": 1,
@@ -106,7 +107,7 @@ def update(site: Site, entries: Mapping[str, Entry], *, replace_all: bool = Fals
                 written = site.writes.replace(MANIFEST, body, found.etag)
             else:
                 written = site.writes.create(MANIFEST, body)
-        except (StoreUnsure, QueueBusy):
+        except (StoreUnsure, QueueBusy, BodyTooLarge):
             return False
         if written.won:
             return True

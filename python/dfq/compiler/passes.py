@@ -14,22 +14,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dfq.ambient import Chance
-from dfq.compiler.compiling import Compiled, SchemaGrew, Work, compile_shard
+from dfq.compiler.compiling import Compiled, Work, compile_shard
 from dfq.compiler.descriptor import Descriptor
 from dfq.compiler.inbox import MAX_BYTES, MAX_FILES, bounded
 from dfq.compiler.listing import MAX_LISTED, Listing, list_index
 from dfq.compiler.lock import LOCK_SECONDS, Keeper, sweep
 from dfq.compiler.manifest import entry_of, update
-from dfq.compiler.paths import kind_of
+from dfq.compiler.paths import is_own, kind_of
 from dfq.compiler.refile import refile_flat
 from dfq.compiler.reports import SETTLED, CompileReport, Plan
-from dfq.compiler.site import Site
+from dfq.compiler.site import SchemaGrew, Site
 from dfq.errors import QueueBusy, QueueUnavailable
-from dfq.store import Stored
+from dfq.store import BodyTooLarge, Stored
 
 #: Passes of one call, each with something left by the bounds of the one before.
 MAX_PASSES: Final = 1000
-_MAX_NAMED: Final = 100
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,8 @@ class Bounds:
     parallel: int = 2
     #: Keys of a listing.
     max_listed: int = MAX_LISTED
-    lock_renew_seconds: float = LOCK_SECONDS / 3
+    #: How long a lock outlives its holder; it is renewed three times as often.
+    lock_seconds: float = LOCK_SECONDS
 
 
 @dataclass
@@ -63,24 +63,45 @@ class Pass:
         self._mutex = threading.Lock()
         self._done = 0
         self._total = 0
+        #: The columns grew meanwhile: what was left because of that is for another pass.
+        self.grew = False
 
     def run(self) -> CompileReport:
         """Compile what waits."""
+        begin, self.grew = self.after, False
+        try:
+            return self._run()
+        finally:
+            if self.grew:
+                self.after = begin
+
+    def _run(self) -> CompileReport:
         self.site.ensure_safe()
+        self.site.sweep()
         descriptor = self.site.refresh()
         listing = list_index(self.site.store, self.after, limit=self.bounds.max_listed)
-        complete = listing.complete and not self.after
+        complete = listing.complete and not self.after and not listing.unreadable
         self.after = listing.rest
-        report = CompileReport(ignored=listing.odd[:_MAX_NAMED], passes=1)
+        report = CompileReport(ignored=listing.ignored(self.site.store), passes=1)
         self._total = listing.files()
         if self.only is None:
-            complete = self._refile(descriptor, listing, report) and complete
+            try:
+                complete = self._refile(descriptor, listing, report) and complete
+            except SchemaGrew:
+                self.grew = True
+                report.waiting = listing.files()
+                return report
+        elif listing.flat:
+            complete = False
         works = self._works(listing, complete)
         busy = {work.shard for work in works}
-        compiled = self._compile(descriptor, works)
+        compiled: list[Compiled] = []
+        try:
+            self._compile(descriptor, works, compiled)
+        finally:
+            self._note(descriptor, compiled)
         self._sweep([lock for shard, lock in listing.locks.items() if shard not in busy])
         report.shards = sorted((one.report for one in compiled), key=lambda one: one.shard)
-        self._note(descriptor, compiled)
         waiting = listing.files() + sum(one.refiled for one in report.shards)
         report.waiting = max(0, waiting - report.files)
         return report
@@ -98,25 +119,39 @@ class Pass:
             new = [entry for entry in entries if entry.key not in known]
             listing.waiting.setdefault(shard, []).extend(new)
             self._total += len(new)
-        return len(bounded(listing.flat)) == len(listing.flat)
+        # One that is gone was moved by somebody else, to a place that was not listed yet.
+        return done.files == len(listing.flat)
 
     def _works(self, listing: Listing, complete: bool) -> list[Work]:
         works = []
+        # What others named may hold records of any shard.
+        foreign = {
+            shard
+            for shard, entries in listing.waiting.items()
+            if not all(is_own(entry.key) for entry in entries)
+        }
         for shard, entries in sorted(listing.waiting.items()):
             if self.only is not None and shard not in self.only:
                 continue
             taken = bounded(entries, self.bounds.max_files, self.bounds.max_bytes)
-            is_all = complete and len(taken) == len(entries)
-            works.append(Work(shard, taken, is_all, lock_seen=shard in listing.locks))
+            is_all = complete and len(taken) == len(entries) and foreign <= {shard}
+            works.append(
+                Work(
+                    shard,
+                    taken,
+                    is_all,
+                    lock_seen=shard in listing.locks,
+                    lock_seconds=self.bounds.lock_seconds,
+                )
+            )
         return works
 
-    def _compile(self, descriptor: Descriptor, works: list[Work]) -> list[Compiled]:
+    def _compile(self, descriptor: Descriptor, works: list[Work], done: list[Compiled]) -> None:
         threads = min(self.bounds.parallel, len(works))
-        done: list[Compiled] = []
-        with Keeper(self.bounds.lock_renew_seconds) as keeper:
+        with Keeper(self.bounds.lock_seconds / 3) as keeper:
             if threads <= 1:
                 self._work(descriptor, works, keeper, done)
-                return done
+                return
             with ThreadPoolExecutor(threads, "dfq-compile") as pool:
                 futures = [
                     pool.submit(self._work, descriptor, works, keeper, done) for _ in range(threads)
@@ -128,7 +163,6 @@ class Pass:
                     raise
                 for future in futures:
                     future.result()
-        return done
 
     def _work(
         self, descriptor: Descriptor, works: list[Work], keeper: Keeper, done: list[Compiled]
@@ -144,6 +178,7 @@ class Pass:
             except SchemaGrew:
                 # The next pass knows the new columns.
                 with self._mutex:
+                    self.grew = True
                     works.clear()
                 return
             except BaseException:
@@ -155,21 +190,20 @@ class Pass:
 
     def _sweep(self, locks: Sequence[Stored]) -> None:
         """Remove what the dead left on shards that have nothing to do; most need no look."""
-        over = self.site.wall() - LOCK_SECONDS
+        over = self.site.wall() - self.bounds.lock_seconds
         for lock in locks:
             if lock.modified < over:
                 with suppress(QueueUnavailable, QueueBusy):
                     sweep(self.site, kind_of(lock.key)[1])
 
     def _note(self, descriptor: Descriptor, compiled: list[Compiled]) -> None:
-        now = self.site.wall()
         entries = {
-            one.report.shard: entry_of(descriptor, one, now)
+            one.report.shard: entry_of(descriptor, one)
             for one in compiled
             if one.report.outcome in SETTLED and one.etag
         }
         # Derived: what has been compiled is no less compiled without it.
-        with suppress(QueueUnavailable, QueueBusy):
+        with suppress(QueueUnavailable, QueueBusy, BodyTooLarge):
             if entries:
                 update(self.site, entries)
 
@@ -195,7 +229,7 @@ def compile_index(one: Pass) -> CompileReport:
     report = one.run()
     latest = report
     for _ in range(MAX_PASSES - 1):
-        progress = latest.files > 0 or bool(one.after)
+        progress = latest.files > 0 or bool(one.after) or one.grew
         if one.stop.is_set() or not progress or not (latest.waiting or one.after):
             break
         latest = one.run()
@@ -208,6 +242,5 @@ def plan(site: Site) -> Plan:
     site.refresh()
     listing = list_index(site.store)
     waiting = {shard: len(entries) for shard, entries in sorted(listing.waiting.items())}
-    return Plan(
-        waiting, listing.bytes(), len(listing.flat), sorted(listing.locks), listing.odd[:_MAX_NAMED]
-    )
+    ignored = listing.ignored(site.store)
+    return Plan(waiting, listing.bytes(), len(listing.flat), sorted(listing.locks), ignored)

@@ -16,10 +16,12 @@ from dfq.compiler.listing import Listing, list_inbox, list_index
 from dfq.compiler.merging import MAX_RECORD_BYTES, merge, translated
 from dfq.compiler.paths import shard_key
 from dfq.compiler.records import key_of, record_of
-from dfq.compiler.site import Site, new_path
-from dfq.errors import InvalidRecord, ShardDamaged
+from dfq.compiler.site import SchemaGrew, Site, new_path
+from dfq.errors import InvalidRecord, QueueBusy, ShardDamaged
+from dfq.stores.files import remove
 
 _LOT: Final = 1000
+_TRIES: Final = 10
 
 
 def get(site: Site, key: str) -> dict[str, str] | None:
@@ -85,26 +87,36 @@ def scan(site: Site, *, shard: str | None, deleted: bool) -> Iterator[dict[str, 
     listing = Listing() if shard is not None else list_index(site.store, limit=1 << 62)
     if shard is not None:
         listing.waiting[shard] = list_inbox(site.store, shard)
-    mark = descriptor.deleted_at
     # Inboxes are listed before shards: what went from the one to the other meanwhile is seen.
     there = sorted({*listing.waiting, *listing.shards}) if shard is None else [shard]
     for one in there:
         with site.scratch() as folder:
-            path = _merged_shard(site, descriptor, one, listing, folder)
+            path = _merged_shard(site, one, listing, folder)
             if path is None:
                 continue
             reader = _core.UsvReader(path, max_record_bytes=2 * MAX_RECORD_BYTES)
             while rows := reader.read(_LOT):
                 for row in rows:
-                    record = record_of(descriptor, row)
-                    if deleted or not record[mark]:
+                    # All records of a scan have the columns that there were when it began.
+                    record = record_of(descriptor, row[: len(descriptor.fields)])
+                    if deleted or not record[descriptor.deleted_at]:
                         yield record
 
 
-def _merged_shard(
+def _merged_shard(site: Site, shard: str, listing: Listing, folder: str) -> str | None:
+    """A file with the shard and what waits for it; None if there is nothing."""
+    for _ in range(_TRIES):
+        try:
+            return _merged_by(site, site.descriptor, shard, listing, folder)
+        except SchemaGrew:
+            # By now the site knows the columns that were added.
+            continue
+    raise QueueBusy(f"columns are added to {site.url} all the time; try again")
+
+
+def _merged_by(
     site: Site, descriptor: Descriptor, shard: str, listing: Listing, folder: str
 ) -> str | None:
-    """A file with the shard and what waits for it; None if there is nothing."""
     entries = listing.waiting.get(shard, [])
     lots: list[list[InboxFile]] = []
     while entries:
@@ -116,6 +128,18 @@ def _merged_shard(
     if site.store.fetch(shard_key(shard), path) is None:
         path = None
     for files in lots or [[]]:
-        if files or path is not None:
-            path = merge(site, descriptor, folder, shard_path=path, inbox=files, shard=shard).output
+        if not files and path is None:
+            continue
+        try:
+            merged = merge(site, descriptor, folder, shard_path=path, inbox=files, shard=shard)
+        except ShardDamaged:
+            site.ensure_current(descriptor)
+            raise
+        if any(one.kind == "too_many_fields" for one in merged.refused):
+            site.ensure_current(descriptor)
+        # However many lots there are, the shard is on the disk twice at most.
+        for done in (merged.rejects, path):
+            if done is not None:
+                remove(done)
+        path = merged.output
     return path

@@ -89,6 +89,8 @@ def refile_flat(site: Site, descriptor: Descriptor, flat: Sequence[Stored]) -> R
     with site.scratch() as folder:
         files = read_files(site, bounded(flat), folder)
         merged = merge(site, descriptor, folder, shard_path=None, inbox=files, shard=None)
+        if any(one.kind == "too_many_fields" for one in merged.refused):
+            site.ensure_current(descriptor)
         parts = Parts(site, folder)
         with open_file(merged.output) as output:
             for line in output:
@@ -128,9 +130,11 @@ def _lines(merged: Merged, refused: Iterable[Refused]) -> Iterator[bytes]:
     with open_file(merged.rejects) as rejects:
         for one in refused:
             rejects.seek(one.offset)
-            for line in rejects.read(one.length).split(b"\n"):
-                if line:
-                    yield line + b"\n"
+            left = one.length
+            while line := rejects.readline(left):
+                left -= len(line)
+                if line != b"\n":
+                    yield line if line.endswith(b"\n") else line + b"\n"
 
 
 def _sha256(file: IO[bytes]) -> str:

@@ -69,7 +69,7 @@ class CompileReport:
     flat_quarantined: list[Reject] = field(default_factory=list)
     #: Inbox files that wait still: bounds of the pass, locks, races.
     waiting: int = 0
-    #: Files in the inbox with a name that no store takes, or in no place of an index.
+    #: In the inbox: links, files that can't be read, names that no store takes.
     ignored: list[str] = field(default_factory=list)
     passes: int = 0
 

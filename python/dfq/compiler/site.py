@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from dfq.ambient import Chance, Clock
 from dfq.compiler.descriptor import Descriptor, read_descriptor
 from dfq.compiler.paths import DESCRIPTOR
 from dfq.compiler.records import iso
+from dfq.compiler.scratch import scratch_folder, sweep_scratch
 from dfq.engines.s3.writes import Writes
-from dfq.errors import NoIndex
+from dfq.errors import DfqError, NoIndex
 from dfq.store import Store
 
 T = TypeVar("T")
@@ -24,6 +23,10 @@ U = TypeVar("U")
 
 #: Requests under way at once, where a request is mostly waiting.
 _PARALLEL_REQUESTS: Final = 8
+
+
+class SchemaGrew(Exception):
+    """The columns are not what they were when the pass began."""
 
 
 class Site:
@@ -49,6 +52,7 @@ class Site:
         self._scratch = scratch
         self._descriptor: Descriptor | None = None
         self._certified = False
+        self._swept = False
         self._lock = threading.Lock()
         self._last_stamp = 0.0
         self._is_remote = store.url.startswith("s3:")
@@ -83,6 +87,11 @@ class Site:
         self._descriptor = read_descriptor(found.body, f"{self.url}/{DESCRIPTOR}")
         return self._descriptor
 
+    def ensure_current(self, descriptor: Descriptor) -> None:
+        """Raise SchemaGrew if there are other columns: who knows fewer must not judge."""
+        if self.refresh().columns != descriptor.columns:
+            raise SchemaGrew
+
     def ensure_safe(self) -> None:
         """Before the first write: see that the store keeps its promises."""
         if self._certified:
@@ -96,11 +105,21 @@ class Site:
     @contextmanager
     def scratch(self) -> Iterator[str]:
         """A folder for the time of the block."""
-        path = tempfile.mkdtemp(prefix="dfq-index-", dir=self._scratch)
-        try:
+        with self._lock:
+            first, self._swept = not self._swept, True
+        if first:
+            sweep_scratch(self._scratch)
+        with scratch_folder(self._scratch) as path:
             yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what killed processes left on this machine, and in a store that is a folder."""
+        self._swept = True
+        sweep_scratch(self._scratch)
+        sweep = getattr(self.store, "sweep", None)
+        if sweep is not None:
+            with suppress(DfqError):
+                sweep()
 
     def map(self, function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
         """Call for each, several at once where a request is mostly waiting."""

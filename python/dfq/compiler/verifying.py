@@ -13,11 +13,12 @@ from dfq.compiler.merging import merge
 from dfq.compiler.paths import INBOX, MANIFEST, SHARD_IDS, lock_key, shard_key
 from dfq.compiler.reports import IndexStats, ShardReport
 from dfq.compiler.site import Site, new_path
-from dfq.errors import ShardDamaged
+from dfq.errors import ShardDamaged, StoreRefused
 from dfq.record import Finding
 
 Progress = Callable[[int, int], None]
 
+_ADVICE_OWNER = "see to its owner and its permissions"
 _ADVICE_MANIFEST = "run `dfq index rebuild`; nothing but statistics is wrong"
 
 
@@ -65,6 +66,11 @@ def verify(site: Site, on_progress: Progress = lambda _done, _total: None) -> li
         except ShardDamaged as error:
             findings.append(Finding("error", shard_key(shard), str(error), _ADVICE_DAMAGED))
             continue
+        except StoreRefused as error:
+            if listing.shards[shard].etag:
+                raise
+            findings.append(Finding("error", shard_key(shard), str(error), _ADVICE_OWNER))
+            continue
         finally:
             on_progress(number, len(listing.shards))
         if compiled is None:
@@ -97,7 +103,7 @@ def _lies(
     if known is None:
         said = f"does not tell of shard {shard}"
         return [Finding("warning", MANIFEST, said, _ADVICE_MANIFEST)]
-    truth = entry_of(descriptor, compiled, 0.0)
+    truth = entry_of(descriptor, compiled)
     names = ("records", "tombstones", "bytes", "sha256", "newest_updated_at")
     lies = [name for name in names if truth[name] != known[name]]
     wrong = [f"{name} is {truth[name]}, not {known[name]}" for name in lies]
@@ -116,6 +122,10 @@ def _strangers(site: Site, listing: Listing) -> list[Finding]:
             "rename it: letters, digits and ._=+@~- with the ending .usv, directly in inbox/",
         )
         for key in listing.odd
+    ]
+    findings += [
+        Finding("error", key, "can't be read, so it is not compiled", _ADVICE_OWNER)
+        for key in listing.unreadable
     ]
     strangers = getattr(site.store, "strangers", None)
     findings += [
@@ -157,11 +167,13 @@ def rebuild(site: Site, on_progress: Progress = lambda _done, _total: None) -> l
         try:
             compiled, _ = examine(site, descriptor, shard)
             if compiled is not None:
-                entries[shard] = entry_of(descriptor, compiled, site.wall())
+                entries[shard] = entry_of(descriptor, compiled)
         except ShardDamaged as error:
             findings.append(Finding("error", shard_key(shard), str(error), _ADVICE_DAMAGED))
         on_progress(number, len(listing.shards))
-    update(site, entries, replace_all=True)
+    if not update(site, entries, replace_all=True):
+        said = "was not written: others write it all the time, or the store gave no answer"
+        findings.append(Finding("error", MANIFEST, said, "run `dfq index rebuild` again"))
     return findings
 
 
@@ -169,6 +181,7 @@ def examine(site: Site, descriptor: Descriptor, shard: str) -> tuple[Compiled | 
     """Read a shard as a merge would: its statistics, and whether a merge would leave it alone."""
     with site.scratch() as folder:
         path = new_path(folder, "shard", site.chance)
+        at = site.wall()
         there = site.store.fetch(shard_key(shard), path)
         if there is None:
             return None, True
@@ -184,5 +197,5 @@ def examine(site: Site, descriptor: Descriptor, shard: str) -> tuple[Compiled | 
         tombstones=merged.tombstones,
         bytes=there.size,
     )
-    compiled = Compiled(report, there.etag, sha256, merged.newest_ns)
+    compiled = Compiled(report, there.etag, sha256, merged.newest_ns, at)
     return compiled, not merged.changed

@@ -6,27 +6,24 @@ lock while it compares the version and renames the file over the old one, or unl
 folder is synced. So a name always holds a whole body, and a create needs no lock.
 
 Versions are named by the MD5 of the body; those of larger files by inode, time and size, so that no
-listing reads them. Times are set from the clock that was handed in.
+listing reads them. The clock that counts is the file system's.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
-import threading
-import zlib
 
 # Within a store `list` is a verb.
 from builtins import list as List
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
-from dfq.errors import StoreBusy, StoreRefused
+from dfq.errors import StoreRefused
 from dfq.store import (
     MAX_BODY_BYTES,
     MAX_PAGE,
@@ -44,21 +41,18 @@ from dfq.store import (
     check_limit,
     check_prefix,
 )
+from dfq.stores.aside import ASIDE, Aside
+from dfq.stores.disk_clock import DiskClock
 from dfq.stores.files import copy, new_file, open_file
 from dfq.stores.folders import LastFolder, explained, is_folder, opened, prune, strangers, sync
 
-#: Files aside and locks; no key begins so.
-_ASIDE = ".dfq-store"
 #: Versions of files up to here are named by what is in them.
 NAMED_BY_CONTENT_BYTES = 256 * 1024
-_LOCKS = 64
-_LOCK_SECONDS = 10.0
-_LOCK_POLL_SECONDS = 0.002
 #: A folder may be pruned between its making and its use.
 _TRIES = 100
 
 
-class _Aside(NamedTuple):
+class _Written(NamedTuple):
     """A file aside: its folder, its name there, and the version that it will be."""
 
     folder: int
@@ -77,16 +71,21 @@ class LocalStore:
         *,
         clock: Clock = SYSTEM_CLOCK,
         chance: Chance = SYSTEM_CHANCE,
+        time_of: Literal["disk", "clock"] = "disk",
     ) -> None:
+        """``time_of``: whose clock is the store's, and that of its files. For tests that own time
+        it is the clock handed in; else only how that runs counts, not what it shows.
+        """
         self._root = os.path.abspath(path)
         self.url = f"file://{self._root}"
         self.requests = RequestCounter()
         self._clock = clock
         self._chance = chance
-        # Nothing ever sets it: a wait that lasts its timeout.
-        self._never = threading.Event()
+        self._aside = Aside(self._root, clock, chance)
+        self._time_of = time_of
+        self._disk_clock = DiskClock(clock, self._aside.time_of_disk)
         with explained(f"make {self._root}"):
-            os.makedirs(os.path.join(self._root, _ASIDE), mode=0o700, exist_ok=True)
+            os.makedirs(os.path.join(self._root, ASIDE), mode=0o700, exist_ok=True)
 
     def create(self, key: str, body: bytes) -> str:
         """Store a body under a new key."""
@@ -128,7 +127,7 @@ class LocalStore:
     def put(self, key: str, body: bytes) -> str:
         """Store a body whatever was there."""
         check_body(key, body)
-        with self._writing(key, body) as aside, self._locked(key):
+        with self._writing(key, body) as aside, self._aside.locked(key):
             for attempt in range(_TRIES):
                 try:
                     with opened(self._root, _folders(key), make=True) as folder:
@@ -161,7 +160,10 @@ class LocalStore:
             for key in self._walk((), prefix, after):
                 if len(entries) == limit:
                     return Page(tuple(entries), entries[-1].key)
-                there = self._stored(key, last)
+                try:
+                    there = self._stored(key, last)
+                except PermissionError:
+                    there = _unreadable(key, last)
                 if there is not None:
                     entries.append(there)
         return Page(tuple(entries), None)
@@ -170,7 +172,7 @@ class LocalStore:
         """Delete a key, or only the version named."""
         self._check(key)
         self.requests.add("delete")
-        with explained(f"delete {key} in {self._root}"), self._locked(key):
+        with explained(f"delete {key} in {self._root}"), self._aside.locked(key):
             if etag is not None:
                 there = self._stored(key)
                 if there is None:
@@ -193,19 +195,24 @@ class LocalStore:
         None of it is ever read or followed.
         """
         with explained(f"look at {prefix} in {self._root}"):
-            return strangers(self._root, prefix.rstrip("/").split("/") if prefix else [], _ASIDE)
+            return strangers(self._root, prefix.rstrip("/").split("/") if prefix else [], ASIDE)
 
     def now(self) -> float:
-        """The machine's clock, or the one handed in."""
-        return self._clock.wall()
+        """The file system's clock, or the one handed in."""
+        return self._clock.wall() if self._time_of == "clock" else self._disk_clock.now()
+
+    def sweep(self) -> int:
+        """Remove what writers left that died on their way; how many files."""
+        with explained(f"sweep {self._root}"):
+            return self._aside.sweep(self.now())
 
     def close(self) -> None:
         """Nothing is held between calls."""
 
     def _check(self, key: str) -> str:
         check_key(key)
-        if key.split("/", 1)[0] == _ASIDE:
-            raise InvalidKey(f"the key {key[:80]!r} can't be stored; {_ASIDE} is the store's own")
+        if key.split("/", 1)[0] == ASIDE:
+            raise InvalidKey(f"the key {key[:80]!r} can't be stored; {ASIDE} is the store's own")
         return key
 
     @contextmanager
@@ -217,39 +224,39 @@ class LocalStore:
             yield source
 
     @contextmanager
-    def _writing(self, key: str, content: bytes | IO[bytes]) -> Iterator[_Aside]:
+    def _writing(self, key: str, content: bytes | IO[bytes]) -> Iterator[_Written]:
         """The content in a file aside, synced."""
         self._check(key)
         self.requests.add("put")
-        temporary = f"{os.getpid()}-{self._chance.bits(64):016x}"
-        with explained(f"write {key} in {self._root}"), opened(self._root, [_ASIDE]) as aside:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(temporary, flags, 0o600, dir_fd=aside)
-            try:
-                with os.fdopen(handle, "w+b") as file:
-                    if isinstance(content, bytes):
-                        size = file.write(content)
-                    else:
-                        size = copy(content, file, os.fstat(content.fileno()).st_size)
-                    file.flush()
-                    now = self._clock.wall()
-                    os.utime(file.fileno(), ns=self._time_ns(now, size))
-                    os.fsync(file.fileno())
-                    file.seek(0)
-                    etag = _version(file, os.fstat(file.fileno()))
-                yield _Aside(aside, temporary, etag)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=aside)
+        with explained(f"write {key} in {self._root}"), self._aside.new_file() as new:
+            folder, name, file = new
+            if isinstance(content, bytes):
+                size = file.write(content)
+            else:
+                size = copy(content, file, os.fstat(content.fileno()).st_size)
+            file.flush()
+            self._stamp(file, size)
+            os.fsync(file.fileno())
+            file.seek(0)
+            yield _Written(folder, name, _version(file, os.fstat(file.fileno())))
 
-    def _time_ns(self, now: float, size: int) -> tuple[int, int]:
-        """The time of a file; chance sees to it that no two versions named by it are alike."""
-        time = int(now * 1e9)
+    def _stamp(self, file: IO[bytes], size: int) -> None:
+        """Set the time of a file, if need be.
+
+        Chance sees to it that no two versions are alike that are named by their time.
+        """
+        time = int(self._clock.wall() * 1e9)
+        if self._time_of == "disk":
+            if size <= NAMED_BY_CONTENT_BYTES:
+                return
+            # A server stamps what has arrived.
+            os.fsync(file.fileno())
+            time = os.fstat(file.fileno()).st_mtime_ns
         if size > NAMED_BY_CONTENT_BYTES:
             time = time // 1000 * 1000 + self._chance.bits(16) % 1000
-        return time, time
+        os.utime(file.fileno(), ns=(time, time))
 
-    def _create(self, key: str, aside: _Aside) -> str:
+    def _create(self, key: str, aside: _Written) -> str:
         for attempt in range(_TRIES):
             try:
                 with opened(self._root, _folders(key), make=True) as folder:
@@ -270,8 +277,8 @@ class LocalStore:
                     raise
         raise AssertionError("unreachable")
 
-    def _replace(self, key: str, aside: _Aside, etag: str) -> str:
-        with self._locked(key):
+    def _replace(self, key: str, aside: _Written, etag: str) -> str:
+        with self._aside.locked(key):
             there = self._stored(key)
             if there is None:
                 raise Missing(key)
@@ -281,36 +288,6 @@ class LocalStore:
                 os.rename(aside.name, _name(key), src_dir_fd=aside.folder, dst_dir_fd=folder)
                 sync(folder, key)
         return aside.etag
-
-    @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
-        """Hold the key's lock. The kernel drops it when its holder dies."""
-        name = f"lock-{zlib.crc32(key.encode()) % _LOCKS:02d}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with opened(self._root, [_ASIDE]) as aside:
-            handle = os.open(name, flags, 0o600, dir_fd=aside)
-        try:
-            deadline = self._clock.boot() + _LOCK_SECONDS
-            # A clock that stands still must not wait for ever: the polls are counted as well.
-            for _ in range(int(_LOCK_SECONDS / _LOCK_POLL_SECONDS)):
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if self._clock.boot() >= deadline:
-                        raise self._stuck(key, name) from None
-                    self._never.wait(self._chance.uniform(0, 2 * _LOCK_POLL_SECONDS))
-            else:
-                raise self._stuck(key, name)
-            yield
-        finally:
-            os.close(handle)
-
-    def _stuck(self, key: str, name: str) -> StoreBusy:
-        return StoreBusy(
-            f"{self._root}/{_ASIDE}/{name} is locked by another process, so {key} was not "
-            "written; look for a stopped process, or try again"
-        )
 
     def _open(self, key: str, last: LastFolder | None = None) -> IO[bytes] | None:
         """The file of a key; a folder or a pipe is none."""
@@ -355,7 +332,7 @@ class LocalStore:
                 opened(self._root, folders) as folder,
             ):
                 for key in keys:
-                    with self._locked(key), suppress(FileNotFoundError):
+                    with self._aside.locked(key), suppress(FileNotFoundError):
                         os.unlink(_name(key), dir_fd=folder)
                 sync(folder, keys[0])
             prune(self._root, folders)
@@ -396,7 +373,7 @@ class LocalStore:
         with suppress(FileNotFoundError), opened(self._root, folders) as folder:
             for entry in os.scandir(folder):
                 # A name that isn't text is no key, and neither are links, sockets and the like.
-                if not entry.name.isprintable() or (not folders and entry.name == _ASIDE):
+                if not entry.name.isprintable() or (not folders and entry.name == ASIDE):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     names.append(f"{entry.name}/")
@@ -410,6 +387,15 @@ def _may_hold(start: str, prefix: str, after: str) -> bool:
     if not (start.startswith(prefix) or prefix.startswith(start)):
         return False
     return start > after or after.startswith(start)
+
+
+def _unreadable(key: str, last: LastFolder) -> Stored | None:
+    """Of a file that can't be read it can still be told that it is there; it has no version."""
+    try:
+        status = os.stat(_name(key), dir_fd=last.opened(_folders(key)), follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return Stored(key, "", status.st_mtime, status.st_size)
 
 
 def _folders(key: str) -> List[str]:

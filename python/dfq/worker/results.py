@@ -1,7 +1,9 @@
 """Results into an index: put before the ack, so that no completed task is without its records.
 
 A task whose ack fails after that is delivered again and puts its records again; the newest of a
-key counts, so they are there once.
+key counts, so they are there once. A worker that was away for longer than its lease puts nothing:
+the lease is renewed right before. Should it be away between the two, its records are of the time
+before that, so those of the next lease are newer.
 """
 
 from __future__ import annotations

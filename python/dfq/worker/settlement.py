@@ -54,13 +54,16 @@ class Settler:
         rows: list[list[str]] = []
         if self._results is not None:
             try:
+                # Before the lease is renewed: so these are older than those of any later lease.
                 rows = self._results.rows(result)
             except InvalidRecord as error:
                 message = f"the result does not fit its index: {error}"
                 return self._write(delivery, lambda: self._nack(delivery, message, "error"))
 
         def put() -> None:
-            if self._results is not None:
+            if self._results is not None and rows:
+                # Who lost the lease meanwhile must not put anything over what its winner puts.
+                delivery.context.heartbeat()
                 self._results.put(rows)
                 rows.clear()
 

@@ -11,10 +11,13 @@ import threading
 
 from dfq import Index
 from dfq.ambient import SYSTEM_CHANCE, SYSTEM_CLOCK
+from dfq.compiler.passes import Bounds
 from dfq.errors import QueueBusy, QueueUnavailable
 
 #: Few keys, so that writers and compilers meet.
 KEYS = 40
+#: The locks of the dead are over soon, and some of the living, too.
+BOUNDS = Bounds(lock_seconds=3)
 
 
 def write(index: Index, name: str, until: float) -> None:
@@ -39,7 +42,7 @@ def compile(index: Index, until: float) -> None:
     pause = threading.Event()
     while SYSTEM_CLOCK.boot() < until:
         try:
-            report = index.compile()
+            report = index.compile(bounds=BOUNDS)
         except (QueueUnavailable, QueueBusy):
             continue
         if not report.files:

@@ -18,8 +18,10 @@ import pytest
 
 from dfq import Index
 from dfq.ambient import SYSTEM_CLOCK
+from tests.acceptance.compiler.child import BOUNDS
 from tests.indexes import COLUMNS
 from tests.models.index_model import IndexModel, time_ns
+from tests.patience import patience
 from tests.servers import clean_environment
 
 CHILD = Path(__file__).parent / "child.py"
@@ -95,22 +97,33 @@ def test_no_update_is_lost_and_none_comes_back(
         url = running_server(name).url("killed", timeout=100)
     scratch = folder / "scratch"
     scratch.mkdir()
-    with Index.create(url, COLUMNS) as index:
+    with Index.create(url, COLUMNS, scratch=str(scratch)) as index:
         children = run_and_kill(url, scratch)
         said = b"".join(line for child in children for line in child.said())
         assert said.count(b"\n") > 100
-        forget_locks(index)
-        index.compile()
-        assert index.plan().waiting == {}
+        compile_to_the_end(index)
         check(index, said)
         assert [f for f in index.verify() if f.level == "error"] == []
         assert not index.stats().quarantined
+    assert left_in(scratch) == []
+    if name == "local":
+        assert left_in(folder / "index" / ".dfq-store") == []
 
 
-def forget_locks(index: Index) -> None:
-    """Those of the dead would end by themselves in five minutes."""
-    for shard in index.plan().locked:
-        index.store.delete(f"shards/{shard}.lock")
+def compile_to_the_end(index: Index) -> None:
+    """The locks of the dead end by themselves, and compilers sweep them."""
+    until = SYSTEM_CLOCK.boot() + patience(60)
+    pause = threading.Event()
+    while index.compile(bounds=BOUNDS).waiting or index.plan().locked:
+        assert SYSTEM_CLOCK.boot() < until
+        pause.wait(0.1)
+    assert index.plan().waiting == {}
+
+
+def left_in(folder: Path) -> list[str]:
+    """What the killed left there: neither the children's output nor what a store always has."""
+    names = [path.name for path in folder.iterdir() if path.suffix not in (".out", ".err")]
+    return [name for name in names if name != "clock" and not name.startswith("lock-")]
 
 
 def check(index: Index, said: bytes) -> None:

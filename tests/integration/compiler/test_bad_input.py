@@ -39,7 +39,7 @@ def clock():
 @pytest.fixture(params=["local", "memory"])
 def store(request, clock, tmp_path):
     if request.param == "local":
-        return LocalStore(tmp_path / "index", clock=clock)
+        return LocalStore(tmp_path / "index", clock=clock, time_of="clock")
     return MemoryStore(clock=clock)
 
 
@@ -241,7 +241,7 @@ def test_files_that_are_never_compiled_are_named(store, index):
 
 
 def test_a_link_in_the_inbox_is_not_followed_and_named(tmp_path, clock):
-    store = LocalStore(tmp_path / "index", clock=clock)
+    store = LocalStore(tmp_path / "index", clock=clock, time_of="clock")
     index = make_index(store, clock=clock)
     (tmp_path / "secret").write_bytes(written([row(FIRST)]))
     inbox = tmp_path / "index" / "inbox" / ONE
@@ -260,7 +260,7 @@ def test_a_link_in_the_inbox_is_not_followed_and_named(tmp_path, clock):
 
 
 def test_a_file_that_grows_while_it_is_read_stays_until_all_of_it_is_merged(tmp_path, clock):
-    store = LocalStore(tmp_path / "index", clock=clock)
+    store = LocalStore(tmp_path / "index", clock=clock, time_of="clock")
     index = make_index(store, clock=clock)
     path = tmp_path / "index" / "inbox" / ONE / "growing.usv"
     path.parent.mkdir(parents=True)

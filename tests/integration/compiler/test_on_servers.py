@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,9 +11,11 @@ import pytest
 from dfq import Index
 from dfq.ambient import SYSTEM_CLOCK
 from dfq.compiler.passes import Bounds
+from dfq.compiler.records import seconds_of
 from dfq.store import MAX_BODY_BYTES, Store
 from tests.indexes import COLUMNS, drop, is_settled, keys_of, model_of, outcomes, row, shards_of
 from tests.models.index_model import written
+from tests.patience import patience
 
 STORES = ("local", "ministack", "seaweedfs")
 ONE, TWO = "5e", "a0"
@@ -153,13 +156,32 @@ def test_an_idle_pass_costs_a_listing_and_the_columns(make_store):
     assert counted(store, index.compile) == {"put": 0, "get": 1, "list": 1, "delete": 0}
 
 
-@pytest.mark.parametrize("name", ["ministack", "seaweedfs"])
-def test_nodes_whose_clocks_are_a_day_apart_come_to_the_same_bytes(
-    running_server, aws_settings, name
-):
+@pytest.fixture
+def url_of(running_server, aws_settings, tmp_path):
+    """The URL of a place on a server, or of a folder."""
+
+    def url(name, place):
+        if name == "local":
+            return str(tmp_path / place)
+        return running_server(name).url(f"{place}/{name}", timeout=100)
+
+    return url
+
+
+def wait_until_past(at, index):
+    """Until the store's clock, as this node knows it, is later than that."""
+    pause = threading.Event()
+    until = SYSTEM_CLOCK.boot() + patience(30)
+    while index.store.now() <= at:
+        assert SYSTEM_CLOCK.boot() < until
+        pause.wait(0.01)
+
+
+@pytest.mark.parametrize("name", ["local", "ministack", "seaweedfs"])
+def test_nodes_whose_clocks_are_a_day_apart_come_to_the_same_bytes(url_of, name):
     ends = []
     for number, (ahead, behind) in enumerate([(86_400.0, -86_400.0), (-86_400.0, 86_400.0)]):
-        url = running_server(name).url(f"clocks/{name}-{number}", timeout=100)
+        url = url_of(name, f"clocks-{number}")
         one, two = DayOff(ahead), DayOff(behind)
         with (
             Index.create(url, COLUMNS, clock=one) as first,
@@ -183,12 +205,18 @@ def test_nodes_whose_clocks_are_a_day_apart_come_to_the_same_bytes(
             assert first.get(keys[0]) is None
             # Time without a date of its own is the store's, whoever puts it.
             first.put({"domain": keys[1], "city": "first"})
+            wait_until_past(seconds_of(first.get(keys[1])["updated_at"]), second)
             second.put({"domain": keys[1], "city": "second"})
             assert abs(SYSTEM_CLOCK.wall() - first.store.now()) < 60
             first.compile()
-            # Whoever put last wins, not whoever is ahead. Dates are in whole seconds.
-            assert second.get(keys[1])["city"] in ("first", "second")
-            assert outcomes(second.compile()) == {}
+            # Whoever put last wins, not whoever is ahead.
+            assert second.get(keys[1])["city"] == "second"
+            for last, index in (("third", first), ("fourth", second)):
+                wait_until_past(seconds_of(first.get(keys[1])["updated_at"]), index)
+                index.put({"domain": keys[1], "city": last})
+                assert first.get(keys[1])["city"] == last
+            assert outcomes(second.compile()) == {ONE: "compiled"}
+            assert second.get(keys[1])["city"] == "fourth"
             body = second.store.read(f"shards/{ONE}.usv").body
             ends.append([line.split(b"\x1f")[0] for line in body.splitlines()])
             third = next(line for line in body.splitlines() if line.startswith(keys[2].encode()))
@@ -196,11 +224,11 @@ def test_nodes_whose_clocks_are_a_day_apart_come_to_the_same_bytes(
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("name", ["ministack", "seaweedfs"])
-def test_a_lock_is_judged_by_the_store_s_clock(running_server, aws_settings, name):
+@pytest.mark.parametrize("name", ["local", "ministack", "seaweedfs"])
+def test_a_lock_is_judged_by_the_store_s_clock(url_of, name):
     from dfq.compiler.lock import acquire
 
-    url = running_server(name).url(f"locks/{name}", timeout=100)
+    url = url_of(name, "locks")
     with (
         Index.create(url, COLUMNS, clock=DayOff(-86_400.0)) as first,
         Index(url, clock=DayOff(86_400.0)) as second,

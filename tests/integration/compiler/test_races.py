@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
-from dfq.compiler import compiling
+from dfq.compiler import compiling, listing
 from dfq.compiler.lock import acquire
 from dfq.compiler.passes import Bounds
+from dfq.compiler.paths import refiled_key
 from dfq.errors import StoreUnsure
 from dfq.store import Changed, Missing
 from dfq.stores.faults import FaultPlan
@@ -154,6 +157,77 @@ def test_an_old_deletion_is_forgotten_only_when_nothing_older_can_wait(store, cl
     assert shards_of(store) == model_of(
         b"\x1f".join(map(str.encode, row(SECOND, at="2023-11-02T00:00:00Z")))
     )
+
+
+OLD, OLDER = "2023-10-01T00:00:00Z", "2023-09-01T00:00:00Z"
+TOMBSTONE = row(FIRST, "", OLD, OLD)
+
+
+@pytest.mark.parametrize(
+    ("place", "shards"),
+    [
+        ("inbox/", [ONE]),
+        ("", [ONE]),
+        ("inbox/00/", None),
+        ("inbox/ff/", None),
+        ("inbox/00/", [ONE]),
+    ],
+)
+def test_an_old_deletion_is_kept_while_something_waits_in_another_inbox_or_in_none(
+    store, clock, place, shards
+):
+    for seed in range(4):
+        drop(store, own(seed), TOMBSTONE)
+        drop(store, f"{place}late.usv", row(FIRST, "Rome", OLDER))
+        index = open_index(store, clock=clock, seed=seed)
+        index.compile(shards=shards, bounds=INLINE)
+        index.compile(bounds=INLINE)
+        assert index.get(FIRST) is None
+        assert is_settled(store)
+
+
+@pytest.mark.parametrize("key", ["z.usv", "inbox/ff/z.usv"])
+def test_an_old_deletion_is_kept_if_a_record_is_moved_here_while_the_inbox_is_listed(
+    store, clock, key, monkeypatch
+):
+    last = f"inbox/{ONE}/{'z' * 26}-{'0' * 16}.usv"
+    drop(store, last, TOMBSTONE)
+    body = drop(store, key, row(FIRST, "Rome", OLDER))
+
+    class Moving:
+        """Once the inbox was listed and its source not yet, another compiler moves a record."""
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def list(self, prefix, after="", limit=1):
+            page = store.list(prefix, after, limit)
+            if page.entries[-1:] and page.entries[-1].key == last and store.read(key):
+                store.put(refiled_key(ONE, hashlib.sha256(body).hexdigest()), body)
+                store.delete(key)
+            return page
+
+    monkeypatch.setattr(listing, "MAX_PAGE", 1)
+    open_index(Moving(), clock=clock).compile(bounds=INLINE)
+    settle(store, clock)
+    assert open_index(store, clock=clock).get(FIRST) is None
+
+
+def test_an_old_deletion_is_kept_if_another_compiler_sorts_a_flat_file_first(store, clock):
+    drop(store, own(1), TOMBSTONE)
+    body = drop(store, "flat.usv", row(FIRST, "Rome", OLDER))
+
+    def move():
+        store.put(refiled_key(ONE, hashlib.sha256(body).hexdigest()), body)
+        store.delete("flat.usv")
+
+    # The first object that is read after the columns is the flat file.
+    meddling = Meddling(store, "create", lambda: None)
+    index = open_index(meddling, clock=clock)
+    meddling._name, meddling._meddle = "read", lambda: setattr(meddling, "_meddle", move)
+    index.compile(bounds=INLINE)
+    settle(store, clock)
+    assert open_index(store, clock=clock).get(FIRST) is None
 
 
 def test_a_shard_whose_lock_is_held_is_left_alone(store, clock):

@@ -74,8 +74,9 @@ def test_rows_of_a_file_are_put(run, shops, tmp_path, name, body):
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "usv"])
-def test_what_scan_prints_put_reads(run, shops, tmp_path, kind):
-    record = {"domain": "a", "city": 'x,"\ny', "population": "7"}
+@pytest.mark.parametrize("city", ['x,"\ny', "x\ry", "\r", "\n\r"])
+def test_what_scan_prints_put_reads(run, shops, tmp_path, kind, city):
+    record = {"domain": "a", "city": city, "population": "7"}
     with dfq.Index(shops) as index:
         index.put(record)
         before = list(index.scan())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfq.cli import progress
 from dfq.cli.commands.usv import command as usv_command
 from tests.models.index_model import written
 from tests.unit.cli.test_docs import section
@@ -48,6 +49,29 @@ def test_csv_becomes_usv_and_csv_again(run, orders, read):
     assert read("new.usv") == written(ROWS)
     assert run("usv", "convert", "new.usv", "again.csv").code == 0
     assert read("again.csv").decode() == CSV
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+@pytest.mark.parametrize("text", ["\r", "a\rb", "a\r", "\r\n", "a\nb\r", '"\r"', "\t,\r"])
+def test_either_end_of_a_line_in_a_field_comes_through_csv(run, read, tmp_path, kind, text):
+    rows = [["order", "city"], ["o-1", text], [text, "o-2"]]
+    (tmp_path / "a.usv").write_bytes(written(rows))
+    assert run("usv", "convert", "a.usv", f"a.{kind}").code == 0
+    assert run("usv", "convert", f"a.{kind}", "again.usv").code == 0
+    assert read("again.usv") == written(rows)
+
+
+def test_columns_of_one_name_are_refused_where_a_name_stands_once(run, read, tmp_path):
+    (tmp_path / "a.usv").write_bytes(
+        written([["k", "v", "k", "v", "x"], ["1", "2", "3", "4", "5"]])
+    )
+    ran = run("usv", "convert", "a.usv", "a.jsonl")
+    assert (ran.code, "called 'k', 'v'" in ran.err) == (65, True)
+    assert not (tmp_path / "a.jsonl").exists()
+    assert run("usv", "convert", "a.usv", "a.jsonl", "--no-header").code == 0
+    assert read("a.jsonl").splitlines()[1] == b'["1","2","3","4","5"]'
+    assert run("usv", "convert", "a.usv", "b.jsonl", "--columns", "x").code == 0
+    assert run("usv", "convert", "a.usv", "a.csv").code == 0
 
 
 def test_json_lines_become_usv_and_json_lines_again(run, read, tmp_path):
@@ -214,3 +238,46 @@ def test_what_was_converted_is_told_as_json_unless_stdout_is_taken(run, read, tm
     refused = run("usv", "convert", "a.csv", "-", "--to", "jsonl", "--json")
     assert refused.code == 2
     assert "both want stdout" in refused.err
+
+
+class ToldBar:
+    """Notes what would be shown."""
+
+    def __init__(self, told, *args, silent=False, **more):
+        self._told = told
+        self._told.append(["silent" if silent else "shown", args[0]])
+
+    def update(self, done, total=None, note=""):
+        self._told[-1].append(done)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+
+@pytest.fixture
+def told(monkeypatch):
+    bars = []
+    monkeypatch.setattr(progress, "progress", lambda *args, **more: ToldBar(bars, *args, **more))
+    return bars
+
+
+@pytest.mark.parametrize(("name", "doing"), [("check", "checking"), ("count", "counting")])
+def test_long_work_on_files_shows_which_one_is_at_hand(
+    run, orders, tmp_path, told, monkeypatch, name, doing
+):
+    (tmp_path / "b.usv").write_bytes(written(ROWS))
+    assert run("usv", name, orders).code == 0
+    assert told.pop()[0] == "silent"
+    monkeypatch.setattr("dfq.cli.commands.usv.LONG_BYTES", 0)
+    assert run("usv", name, orders, "b.usv").code == 0
+    assert told == [["shown", f"{doing} {orders}", 0, 1], ["shown", f"{doing} b.usv", 1, 2]]
+
+
+def test_printing_a_file_shows_how_far_it_is(run, orders, tmp_path, told):
+    assert run("usv", "cat", orders).code == 0
+    size = (tmp_path / orders).stat().st_size
+    assert told[0][:2] == ["shown", f"reading {orders}"]
+    assert told[0][-1] == size

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dfq.ambient import SYSTEM_CLOCK
 from dfq.errors import StoreBusy, StoreRefused, StoreUnsure
 from dfq.store import MAX_BODY_BYTES, BodyTooLarge, InvalidKey
-from dfq.stores import local
+from dfq.stores import aside
 from dfq.stores.local import LocalStore
 from dfq.testing import FakeClock
 
@@ -110,7 +111,7 @@ def test_a_huge_file_is_listed_but_not_read(store, root):
 
 def test_times_come_from_the_clock_handed_in(tmp_path):
     clock = FakeClock(wall=5000.5)
-    store = LocalStore(tmp_path, clock=clock)
+    store = LocalStore(tmp_path, clock=clock, time_of="clock")
     store.create("key", b"")
     clock.advance(10)
     assert (store.read("key").modified, store.now()) == (5000.5, 5010.5)
@@ -119,7 +120,7 @@ def test_times_come_from_the_clock_handed_in(tmp_path):
 def test_a_lock_held_for_too_long_is_reported(store, root, monkeypatch):
     etag = store.create("key", b"")
     store.put("key", b"")
-    monkeypatch.setattr(local, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(aside, "_LOCK_SECONDS", 0.05)
     (lock,) = (path for path in (root / ".dfq-store").iterdir() if path.name.startswith("lock"))
     with lock.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -170,3 +171,113 @@ def test_a_root_that_can_t_be_made_is_reported(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreRefused, match="can't make"):
         LocalStore(tmp_path / "file" / "store")
+
+
+def asides(root):
+    names = (path.name for path in (root / ".dfq-store").iterdir())
+    return sorted(name for name in names if name != "clock" and not name.startswith("lock-"))
+
+
+DYING = """
+import os, signal, sys
+from dfq.stores import local
+if sys.argv[2] == "live":
+    def link(*_args, **_more):
+        print("ready", flush=True)
+        sys.stdin.read()
+    os.link = link
+else:
+    os.link = lambda *_args, **_more: os.kill(os.getpid(), signal.SIGKILL)
+local.LocalStore(sys.argv[1]).create("key", b"x" * 300_000)
+"""
+
+
+def child_of(root, how):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-c", DYING, str(root), how],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def test_what_a_killed_writer_left_aside_is_swept(store, root):
+    with child_of(root, "die") as child:
+        assert child.wait(60) == -9
+    assert len(asides(root)) == 1
+    assert store.sweep() == 1
+    assert asides(root) == []
+    assert store.list("").entries == ()
+
+
+def test_a_writer_that_lives_is_not_swept_however_long_it_takes(store, root):
+    with child_of(root, "live") as child:
+        assert child.stdout.readline() == b"ready\n"
+        (name,) = asides(root)
+        os.utime(root / ".dfq-store" / name, (1, 1))
+        assert store.sweep() == 0
+        assert asides(root) == [name]
+        child.stdin.close()
+        assert child.wait(60) == 0
+    assert asides(root) == []
+
+
+def test_what_another_machine_left_aside_is_swept_once_it_is_old(store, root):
+    name = "0badb007-1-0123456789abcdef"
+    (root / ".dfq-store" / name).write_bytes(b"half")
+    assert store.sweep() == 0
+    now = store.now()
+    os.utime(root / ".dfq-store" / name, (now - 3500, now - 3500))
+    assert store.sweep() == 0
+    os.utime(root / ".dfq-store" / name, (now - 3700, now - 3700))
+    assert store.sweep() == 1
+    assert asides(root) == []
+
+
+def test_a_writer_whose_new_file_was_swept_before_it_was_locked_makes_another(
+    store, root, monkeypatch
+):
+    swept, real = [], aside._is_locked
+
+    def late(handle):
+        if not swept:
+            swept.append(True)
+            (name,) = asides(root)
+            (root / ".dfq-store" / name).unlink()
+        return real(handle)
+
+    monkeypatch.setattr(aside, "_is_locked", late)
+    store.create("key", b"1")
+    assert store.read("key").body == b"1"
+    assert asides(root) == []
+
+
+class DayOff:
+    """This machine, with its clock set a day off."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+
+    def wall(self):
+        return SYSTEM_CLOCK.wall() + self._seconds
+
+    def boot(self):
+        return SYSTEM_CLOCK.boot()
+
+
+@pytest.mark.parametrize("off", [86_400.0, -86_400.0])
+def test_the_clock_of_a_folder_is_its_file_system_s(root, off):
+    store = LocalStore(root, clock=DayOff(off))
+    assert abs(store.now() - SYSTEM_CLOCK.wall()) < 60
+    for body in (b"small", b"x" * 300_000):
+        store.put("key", body)
+        assert abs(store.read("key").modified - SYSTEM_CLOCK.wall()) < 60
+
+
+def test_a_folder_that_can_t_be_written_to_has_a_clock_all_the_same(store, monkeypatch):
+    def refused(*_args):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    assert abs(store.now() - SYSTEM_CLOCK.wall()) < 60

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import pytest
 
 import dfq
 from dfq import worker
 from dfq.errors import InvalidRecord, NoIndex, QueueUnavailable
+from dfq.testing import FakeClock, memory_queue
 from dfq.worker import WorkerOptions
+from dfq.worker.context import TaskContext
+from dfq.worker.delivery import Delivery
 from dfq.worker.results import Results
+from dfq.worker.settlement import Settler
+from tests.indexes import shard_of
 
 _NUMBERS = itertools.count()
 
@@ -98,6 +104,63 @@ def test_no_task_is_completed_before_its_records_are_put(queue, index, monkeypat
     assert states == ["leased", "leased"]
     assert queue.get("a").state == "completed"
     assert index.get("a.example") is not None
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+class TwoWorkers:
+    """Two leases on one task: the first ran out while its worker was away."""
+
+    def __init__(self, clock, index):
+        self.clock, self.queue = clock, memory_queue(clock=clock)
+        self.settler = Settler(self.queue, 60, threading.Event(), Results(index.url))
+        self.queue.push(1, id="a")
+
+    def begin(self):
+        lease = self.queue.claim("worker", lease_seconds=10)
+        entry = worker.functions(print).find(lease.task)
+        return Delivery(self.queue, lease, entry, timeout_seconds=None, lease_seconds=10)
+
+    def first_and_second(self):
+        first = self.begin()
+        self.clock.advance(20)
+        self.queue.sweep()
+        return first, self.begin()
+
+
+def test_a_worker_that_lost_its_lease_puts_nothing(clock, index):
+    two = TwoWorkers(clock, index)
+    first, second = two.first_and_second()
+    assert two.settler.returned(first, {"domain": "a.example", "visits": 1}) == "lost"
+    assert list(index.scan()) == []
+    assert two.settler.returned(second, {"domain": "a.example", "visits": 2}) == "completed"
+    assert two.settler.returned(first, {"domain": "a.example", "visits": 1}) == "lost"
+    assert index.get("a.example")["visits"] == "2"
+    assert index.plan().waiting == {shard_of("a.example"): 1}
+
+
+def test_a_worker_away_between_renewing_and_putting_is_older_than_who_has_the_next_lease(
+    clock, index, monkeypatch
+):
+    two = TwoWorkers(clock, index)
+    first = two.begin()
+    real, ends = TaskContext.heartbeat, []
+
+    def heartbeat(self):
+        monkeypatch.setattr(TaskContext, "heartbeat", real)
+        real(self)
+        clock.advance(20)
+        two.queue.sweep()
+        ends.append(two.settler.returned(two.begin(), {"domain": "a.example", "visits": 2}))
+
+    monkeypatch.setattr(TaskContext, "heartbeat", heartbeat)
+    assert two.settler.returned(first, {"domain": "a.example", "visits": 1}) == "lost"
+    assert ends == ["completed"]
+    assert index.plan().waiting == {shard_of("a.example"): 2}
+    assert index.get("a.example")["visits"] == "2"
 
 
 def test_a_worker_says_at_once_that_there_is_no_index(queue, tmp_path):

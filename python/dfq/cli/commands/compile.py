@@ -167,7 +167,10 @@ def _name_rejects(rejects: list[Reject]) -> None:
 
 def _name_ignored(keys: list[str]) -> None:
     for key in keys[:_SHOWN]:
-        note(f"left alone: {key} has a name that is never compiled; rename it to NAME.usv")
+        note(
+            f"left alone: {key} is never compiled; what is compiled are regular files that can be "
+            "read, named NAME.usv"
+        )
 
 
 class _Stop:

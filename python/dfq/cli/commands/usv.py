@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -17,6 +20,8 @@ TABLE_ROWS = 1_000
 #: The widest cell of a table for people.
 CELL_WIDTH = 60
 PROBLEMS_SHOWN = 20
+#: A smaller file is done before a bar could be read.
+LONG_BYTES = 32 << 20
 
 
 @click.group(
@@ -208,7 +213,8 @@ def head(source: str, limit: int, columns: str | None, header: bool | None, as_j
 
 
 def _print(source: str, style: str, columns: str | None, limit: int, header: bool | None) -> None:
-    from dfq.cli.usv_files import opened
+    from dfq.cli.progress import progress
+    from dfq.cli.usv_files import opened, size_of
     from dfq.cli.usv_tables import Table, written
 
     with opened(source) as stream:
@@ -219,8 +225,15 @@ def _print(source: str, style: str, columns: str | None, limit: int, header: boo
             if limit and next(table.rows, None) is not None:
                 note(f"there are more than these {limit:,}; --limit 0 prints all")
             return
-        for piece in written(Table(table.names, iter(rows)), style, header=header):
-            click.echo(piece, nl=False)
+        # Where the rows themselves are seen, a bar would stand among them.
+        silent = sys.stdout.isatty()
+        total = None if limit else size_of(stream)
+        with progress(f"reading {_called(source)}", total, silent=silent, unit="bytes") as bar:
+            done = 0
+            for piece in written(Table(table.names, iter(rows)), style, header=header):
+                click.echo(piece, nl=False)
+                done += len(piece)
+                bar.update(done if total is None else stream.tell())
 
 
 def _print_table(names: list[str] | None, rows: list[list[str]]) -> None:
@@ -259,7 +272,8 @@ def check(ctx: click.Context, files: tuple[str, ...], width: int | None, as_json
     as_json = _as_json(as_json)
     for file in files:
         visible = looks_visible(file)
-        found = looked_through(file, width or width_of(file), visible)
+        with _of_files("checking", file, files):
+            found = looked_through(file, width or width_of(file), visible)
         bad += found["bad"]
         if as_json:
             problems = [{"record": n, "problem": problem} for n, problem in found["problems"]]
@@ -285,7 +299,9 @@ def count(files: tuple[str, ...], as_json: bool) -> None:
     total = 0
     as_json = _as_json(as_json)
     for file in files:
-        records = counted_records(file, looks_visible(file))
+        visible = looks_visible(file)
+        with _of_files("counting", file, files):
+            records = counted_records(file, visible)
         total += records
         if as_json:
             json_line({"file": file, "records": records})
@@ -293,6 +309,19 @@ def count(files: tuple[str, ...], as_json: bool) -> None:
             line(f"{records:>12,} {file}")
     if len(files) > 1 and not as_json:
         line(f"{total:>12,} in all")
+
+
+@contextmanager
+def _of_files(doing: str, file: str, files: tuple[str, ...]) -> Iterator[None]:
+    """A bar that says which file is at hand, and how many are done."""
+    from dfq.cli.progress import progress
+
+    place = files.index(file)
+    silent = os.path.getsize(file) < LONG_BYTES  # noqa: PTH202 - pathlib is slow to import
+    with progress(f"{doing} {file}", len(files), silent=silent, unit="files") as bar:
+        bar.update(place)
+        yield
+        bar.update(place + 1)
 
 
 def _as_json(here: bool) -> bool:

@@ -54,9 +54,9 @@ def _writer(kind: str, columns: tuple[str, ...]) -> Callable[[dict[str, str]], N
     if kind == "jsonl":
         return lambda record: json_line(dict(record))
     if kind == "csv":
-        import csv
+        from dfq.cli.usv_tables import csv_writer
 
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv_writer(sys.stdout.write)
         writer.writerow(columns)
         return lambda record: _none(writer.writerow(record.values()))
     from dfq import _core
