@@ -61,7 +61,7 @@ class Pushing:
             known |= {task_id: "failed" for task_id in ids if task_id in failed}
         else:
             for task_id in ids:
-                if task_id not in known and self._bucket.read(failed_key(task_id)):
+                if task_id not in known and self._bucket.has(failed_key(task_id)):
                     known[task_id] = "failed"
         # A requeue that was cut short left both; then the task is pending.
         states = {task_id: self._state(task_id) for task_id in known}
@@ -115,7 +115,7 @@ class Pushing:
                 raise DependencyCycle(path)
 
     def _is_there(self, task_id: str) -> bool:
-        return self._bucket.read(task_key(home(task_id))) is not None
+        return self._bucket.has(task_key(home(task_id)))
 
     def _path_back(
         self,

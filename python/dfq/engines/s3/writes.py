@@ -26,7 +26,7 @@ from typing import Literal
 
 from dfq.ambient import Chance
 from dfq.errors import QueueBusy, QueueUnavailable, StoreBusy, StoreUnsure
-from dfq.store import Lost, Store
+from dfq.store import BodyTooLarge, Lost, Store
 
 #: So often a write in doubt is looked at before the caller is told that nobody knows.
 TRIES = 6
@@ -103,6 +103,9 @@ class Writes:
             except (QueueUnavailable, QueueBusy) as error:
                 doubt = doubt or StoreUnsure(f"{key} may or may not be written: {error}")
                 continue
+            except BodyTooLarge:
+                # No body of ours is as large.
+                return LOST if lost is not None and doubt is None else VANISHED
             if found is not None and found.body == body:
                 return Written("won", found.etag)
             if lost is not None and doubt is None:
