@@ -30,8 +30,8 @@ from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.fields import span
 from dfq.engines.s3.keys import WORKERS, beat_key
 from dfq.engines.s3.tally import told_usage
-from dfq.engines.s3.writes import Written
-from dfq.errors import DfqError
+from dfq.engines.s3.writes import TRIES, Written
+from dfq.errors import DfqError, StoreUnsure
 
 #: Times of objects are in whole seconds.
 GRANTED_SECONDS: Final = 1.0
@@ -79,9 +79,15 @@ class Beats:
     # Ours
 
     def hold(self, held: Held) -> None:
-        """A lease was taken, or written anew."""
+        """A lease was taken."""
         with self._lock:
             self._held[held.lease.lease_id] = held
+
+    def hold_on(self, held: Held) -> None:
+        """A lease was written anew. Another thread may have ended it since."""
+        with self._lock:
+            if held.lease.lease_id in self._held:
+                self._held[held.lease.lease_id] = held
 
     def get(self, lease_id: str) -> Held | None:
         """What is known of a lease, if this process took it. A forked child is another."""
@@ -173,16 +179,20 @@ class Beats:
             written = self._bucket.writes.replace(key, body, self._etag)
             if written.won:
                 return written
-        while True:
+        for _ in range(TRIES):
             written = self._bucket.writes.create(key, body)
             if written.won:
                 return written
             # An earlier beat of ours whose answer never came, or a sweep took it away.
-            found = self._bucket.store.read(key)
+            found = self._bucket.read_odd(key)
             if found is not None:
                 written = self._bucket.writes.replace(key, body, found.etag)
                 if written.won:
                     return written
+        raise StoreUnsure(
+            f"the sign of life in {key} can't be written: {self._bucket.store.url} says of it now "
+            "that it is there, now that it is not; look at what else uses this key"
+        )
 
     # Everybody's
 

@@ -68,8 +68,8 @@ class LeftAlone(ValueError):
     """
 
 
-def new_task_body(new: NewTask, nonce: str) -> bytes:
-    """task.json of a task that is pushed."""
+def new_task_body(new: NewTask, nonce: str, written_at: float) -> bytes:
+    """task.json of a task that is pushed, and sent off then."""
     fields: dict[str, Any] = {
         "dfq": VERSION,
         "id": new.id,
@@ -85,7 +85,7 @@ def new_task_body(new: NewTask, nonce: str) -> bytes:
         "retry": None if new.retry is None else new.retry.to_json(),
         "correlation_id": new.correlation_id,
         "nonce": nonce,
-        "written_at": stamp(new.created_at),
+        "written_at": stamp(written_at),
         "payload": orjson.Fragment(new.payload),
     }
     return dumps(fields)

@@ -12,7 +12,7 @@ from dfq.engines.s3.bodies import LeaseFile, LeftAlone, TaskFile
 from dfq.engines.s3.keys import lease_key, task_key
 from dfq.engines.s3.tally import Tally
 from dfq.engines.s3.vacancy import is_gone, occupy, vacate
-from dfq.engines.s3.writes import Writes, Written
+from dfq.engines.s3.writes import Pause, Writes, Written
 from dfq.policy import Policy
 from dfq.store import MAX_PAGE, BodyTooLarge, Object, Store, Stored
 
@@ -43,7 +43,14 @@ class Bucket:
     """One queue's place in a store."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, chance: Chance, policy: Policy, parallel: int
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        chance: Chance,
+        policy: Policy,
+        parallel: int,
+        pause: Pause | None = None,
     ) -> None:
         self.store = store
         #: Ours, for people and for nothing else.
@@ -52,7 +59,7 @@ class Bucket:
         self.chance = chance
         self.policy = policy
         self.parallel = parallel
-        self.writes = Writes(store, chance)
+        self.writes = Writes(store, chance, pause)
         self.tally = Tally(store.requests, self.clock)
         self._session = ""
         self._pid = 0
