@@ -32,9 +32,10 @@ from dfq.engines.s3.keys import WORKERS, beat_key
 from dfq.engines.s3.tally import told_usage
 from dfq.engines.s3.writes import TRIES, Written
 from dfq.errors import DfqError, StoreUnsure
+from dfq.store import CLOCK_SECONDS
 
-#: Times of objects are in whole seconds.
-GRANTED_SECONDS: Final = 1.0
+#: What the store's times may be off by is granted to the holder.
+GRANTED_SECONDS: Final = CLOCK_SECONDS
 #: The names of processes are ids that dfq made.
 _SESSION: Final = re.compile(r"[0-9a-z]{1,64}", re.ASCII)
 

@@ -29,7 +29,7 @@ from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.idling import Idling
 from dfq.engines.s3.keys import PAUSED
 from dfq.engines.s3.looking import Looking
-from dfq.engines.s3.policies import policy_in
+from dfq.engines.s3.policies import checked_policy, policy_in
 from dfq.engines.s3.pushing import Pushing
 from dfq.engines.s3.register import Register
 from dfq.engines.s3.settling import Settling
@@ -77,7 +77,7 @@ class S3Queue(EngineQueue):
         certified: bool = False,
         pause: Pause | None = None,
     ) -> None:
-        policy = policy or policy_in(store)
+        policy = checked_policy(policy, store.url) if policy else policy_in(store)
         bucket = Bucket(
             store,
             clock=clock,
