@@ -128,6 +128,9 @@ def _refuse_odd_bytes(path: str) -> None:
 
 
 def _no_engine(text: str, scheme: str) -> str:
+    from dfq.stores.s3_address import without_secrets
+
+    text = without_secrets(text)
     there = f"This version has {', '.join(ENGINES[:-1])} and {ENGINES[-1]}. {_HOW}"
     if scheme in _LATER:
         return f"{text}: the {scheme} engine is not part of this version of dfq. {there}"

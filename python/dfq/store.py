@@ -30,6 +30,9 @@ from dfq.errors import DfqError
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 #: What S3 allows for a key is 1,024 bytes; the rest is left to the prefix of the store.
 MAX_KEY_LENGTH: Final = 800
+#: The times of a store may be off by so much from one answer to the next: they have no fraction.
+#: A store that is further off is refused, and so much is granted to every lease.
+CLOCK_SECONDS: Final = 1.0
 #: A page of a listing holds no more, and a batch of deletes neither.
 MAX_PAGE: Final = 1000
 

@@ -233,8 +233,8 @@ def _end(connection: socket.socket) -> None:
 
 
 @contextmanager
-def faulty_proxy(server: Server, plan: Plan | None = None) -> Iterator[Proxy]:
-    """Run a proxy in front of a server until the end of the block."""
+def faulty_proxy(server: Server, plan: Plan | None = None, port: int = 0) -> Iterator[Proxy]:
+    """Run a proxy in front of a server until the end of the block; 0: on any port."""
     proxy = Proxy(server, plan)
 
     class Talk(StreamRequestHandler):
@@ -270,7 +270,7 @@ def faulty_proxy(server: Server, plan: Plan | None = None) -> Iterator[Proxy]:
         # Handlers end with their connections, and are waited for.
         daemon_threads = False
 
-    listener = Listener(("127.0.0.1", 0), Talk)
+    listener = Listener(("127.0.0.1", port), Talk)
     proxy.endpoint = f"http://127.0.0.1:{listener.server_address[1]}"
     thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)
     thread.start()

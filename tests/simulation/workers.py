@@ -94,6 +94,7 @@ class Worker(Process):
             attention_seconds=crowd.attention_seconds,
             parallel=1,
             certified=True,
+            pause=self.world.wait,
         )
         self.held: dict[str, Lease] = {}
         self.ended: list[Lease] = []

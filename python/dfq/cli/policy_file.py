@@ -34,6 +34,10 @@ class Place(Protocol):
         """What is there, or None."""
         ...
 
+    def check(self, policy: Policy) -> None:
+        """Raise InvalidPolicy if no queue there can keep to it."""
+        ...
+
     def write(self, content: bytes) -> None:
         """Put this in place of what :meth:`read` found; QueueExists if that has changed."""
         ...
@@ -56,6 +60,7 @@ def write_policy(place: Place, given: dict[str, Any], layout: str | None, update
             **_merged(content, given),
         }
     )
+    place.check(policy)
     place.write(
         _encoded(
             {

@@ -8,6 +8,7 @@ from pathlib import Path
 from dfq.ambient import Chance
 from dfq.cli.policy_file import FILE_NAME, QueueExists
 from dfq.errors import QueueUnavailable
+from dfq.policy import Policy
 from dfq.store import Store
 
 
@@ -33,6 +34,9 @@ class InFolder:
             raise QueueUnavailable(f"{self._path} can't be read: {error.strerror}") from None
         self._found = True
         return body
+
+    def check(self, policy: Policy) -> None:
+        """A folder can keep to any."""
 
     def write(self, content: bytes) -> None:
         """Synced before it gets its name: a power cut leaves the file as it was, or whole."""
@@ -83,6 +87,12 @@ class InStore:
             return None
         self._etag = found.etag
         return found.body
+
+    def check(self, policy: Policy) -> None:
+        """What a store can't hold is refused."""
+        from dfq.engines.s3.policies import checked_policy
+
+        checked_policy(policy, self.name)
 
     def write(self, content: bytes) -> None:
         """One conditional write: of two who change it at once one is told."""

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dfq.errors import QueueUnavailable, StoreRefused
-from dfq.store import Stored
+from dfq.store import CLOCK_SECONDS, Stored
 from dfq.stores.certify_scratch import Scratch, Wrong
 
-#: Servers that share a store may differ by so much; times come in whole seconds.
-CLOCK_SECONDS: Final = 5.0
 #: The first of January 2020: no store's clock is right before that.
 _EARLIEST: Final = 1_577_836_800.0
 

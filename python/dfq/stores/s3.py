@@ -14,7 +14,7 @@ import re
 # Within a store `list` is a verb.
 from builtins import list as List
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from dfq import _core
@@ -43,6 +43,9 @@ from dfq.stores.server_clock import seconds_of
 
 if TYPE_CHECKING:
     from dfq.stores.s3_wire import Answer
+
+#: No listing begins with more empty pages than this.
+_EMPTY_PAGES: Final = 100
 
 _DELETE_ERROR = re.compile(
     rb"<Error>(?:(?!</Error>).)*?<Code>([^<]*)</Code>(?:(?!</Error>).)*?</Error>", re.DOTALL
@@ -139,21 +142,35 @@ class S3Store:
         """The keys with this prefix after that key."""
         start = self._prefix + check_prefix(prefix)
         query = f"list-type=2&max-keys={check_limit(limit)}&prefix={quote(start, safe='')}"
-        if after:
-            query += f"&start-after={quote(self._prefix + after, safe='')}"
+        place = f"&start-after={quote(self._prefix + after, safe='')}" if after else ""
+        for _ in range(_EMPTY_PAGES):
+            rows, is_truncated, token = self._page(query + place, start)
+            if rows or not is_truncated:
+                entries = tuple(map(Stored._make, rows))
+                return Page(entries, entries[-1].key if is_truncated else None)
+            # A page may be empty before the end; where it goes on only the store knows.
+            if not token:
+                break
+            place = f"&continuation-token={quote(token, safe='')}"
+        raise QueueUnavailable(
+            f"{self.url}: the listing of {start or 'the bucket'} has empty pages and no end; "
+            "check that the endpoint is an S3 store, or try again"
+        )
+
+    def _page(
+        self, query: str, start: str
+    ) -> tuple[List[tuple[str, str, float, int]], bool, str | None]:
+        """One page as the store gives it, and where it says that the next one begins."""
         wrong = ""
         for _ in range(TRIES["unsure"]):
             answer, meaning = self._requests.send("list", "GET", "", query=query)
             if meaning != "done":
                 raise self._odd("has no listing")
             try:
-                rows, is_truncated, _token = _core.parse_listing(answer.body, self._prefix)
+                return _core.parse_listing(answer.body, self._prefix)
             except ValueError as error:
                 # A page cut on its way looks like this; the next one may be whole.
                 wrong = str(error)
-                continue
-            entries = tuple(map(Stored._make, rows))
-            return Page(entries, entries[-1].key if is_truncated and entries else None)
         raise QueueUnavailable(
             f"{self.url}: the listing of {start or 'the bucket'} is damaged: {wrong}; check what "
             "stands between this machine and the store, or try again"

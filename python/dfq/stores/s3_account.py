@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from dfq.errors import InvalidConfig, InvalidURL, StoreRefused
-from dfq.stores.s3_address import S3Address
+from dfq.stores.s3_address import S3Address, without_secrets
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -96,7 +96,9 @@ def _place(session: Session, address: S3Address, region: str) -> Place:
     client.close()
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidURL(f"{address.url} leads to {url!r}, which is no place on the web")
+        raise InvalidURL(
+            f"{address.url} leads to {without_secrets(url)!r}, which is no place on the web"
+        )
     secure = parts.scheme == "https"
     trusted = session.get_config_variable("ca_bundle") or get_cert_path(True)
     return Place(

@@ -23,6 +23,8 @@ _MAX_TIMEOUT_SECONDS = 300.0
 _PARAMETERS = ("endpoint", "region", "addressing", "profile", "timeout")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+#: What may be a name and a password: all to the last @, for a secret may hold any character.
+_SECRET = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*(?:@|%40)", re.DOTALL | re.ASCII)
 Addressing = Literal["auto", "path", "virtual"]
 
 
@@ -45,18 +47,23 @@ class S3Address:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
 
+def without_secrets(text: str) -> str:
+    """A URL to show, without what stands before an @: it may be a password."""
+    return _SECRET.sub(r"\1…@", text)
+
+
 def parse_address(url: str) -> S3Address:
     """Read an s3:// URL."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidURL(f"{url!r} is no URL: {error}") from None
+        raise InvalidURL(f"{without_secrets(url)!r} is no URL: {error}") from None
     if parts.scheme != "s3" or parts.fragment:
-        raise InvalidURL(f"{url!r} is no s3 URL; write s3://bucket/prefix")
+        raise InvalidURL(f"{without_secrets(url)!r} is no s3 URL; write s3://bucket/prefix")
     if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidURL(
-            f"{url!r} names no valid bucket; write s3://bucket/prefix, and credentials "
-            "into the environment or ~/.aws, never into the URL"
+            f"{without_secrets(url)!r} names no valid bucket; write s3://bucket/prefix, and "
+            "credentials into the environment or ~/.aws, never into the URL"
         )
     given = _parameters(url, parts.query)
     return S3Address(
@@ -75,8 +82,8 @@ def _parameters(url: str, query: str) -> dict[str, str]:
     for name in given:
         if name not in _PARAMETERS:
             raise InvalidURL(
-                f"{url!r} has an unknown parameter {name!r}; {nearest(name, list(_PARAMETERS))} "
-                f"There are {', '.join(_PARAMETERS)}."
+                f"{without_secrets(url)!r} has an unknown parameter {without_secrets(name)!r}; "
+                f"{nearest(name, list(_PARAMETERS))} There are {', '.join(_PARAMETERS)}."
             )
     return given
 
@@ -89,8 +96,8 @@ def _prefix(url: str, path: str) -> str:
         check_key(prefix)
     except DfqError:
         raise InvalidURL(
-            f"{url!r} has a prefix that can't be used; take letters, digits and any of ._=+@~- "
-            "between single slashes"
+            f"{without_secrets(url)!r} has a prefix that can't be used; take letters, digits and "
+            "any of ._=+@~- between single slashes"
         ) from None
     return f"{prefix}/"
 
@@ -103,9 +110,9 @@ def _endpoint(url: str, endpoint: str | None) -> str | None:
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         fits = False
-    if not fits or parts.query or parts.username:
+    if not fits or parts.query or "@" in parts.netloc:
         raise InvalidURL(
-            f"{url!r} has no valid endpoint; write it as in endpoint=http://127.0.0.1:8333"
+            f"{without_secrets(url)!r} has no valid endpoint; write it as in endpoint=http://127.0.0.1:8333"
         )
     return endpoint.rstrip("/")
 
@@ -113,7 +120,7 @@ def _endpoint(url: str, endpoint: str | None) -> str | None:
 def _one_of(url: str, given: dict[str, str], name: str, form: re.Pattern[str]) -> str | None:
     value = given.get(name)
     if value is not None and not form.fullmatch(value):
-        raise InvalidURL(f"{url!r} has no valid {name}: {value!r}")
+        raise InvalidURL(f"{without_secrets(url)!r} has no valid {name}: {value!r}")
     return value
 
 
@@ -122,7 +129,7 @@ def _addressing(url: str, value: str) -> Addressing:
     for addressing in known:
         if value == addressing:
             return addressing
-    raise InvalidURL(f"{url!r}: addressing is path or virtual, not {value!r}")
+    raise InvalidURL(f"{without_secrets(url)!r}: addressing is path or virtual, not {value!r}")
 
 
 def _timeout(url: str, value: str | None) -> float:
@@ -134,6 +141,7 @@ def _timeout(url: str, value: str | None) -> float:
         seconds = 0.0
     if not 0 < seconds <= _MAX_TIMEOUT_SECONDS:
         raise InvalidURL(
-            f"{url!r}: timeout is seconds, above 0 and at most {_MAX_TIMEOUT_SECONDS:g}"
+            f"{without_secrets(url)!r}: timeout is seconds, above 0 and at most "
+            f"{_MAX_TIMEOUT_SECONDS:g}"
         )
     return seconds

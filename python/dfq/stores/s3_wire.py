@@ -7,6 +7,7 @@ may do next, so nothing here turns one into another.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import os
@@ -14,13 +15,15 @@ import select
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 from dfq.ambient import Clock
 from dfq.errors import StoreRefused
 from dfq.store import MAX_BODY_BYTES
 from dfq.stores.files import CHUNK_BYTES
 from dfq.stores.s3_account import Place
+from dfq.stores.s3_address import without_secrets
+from dfq.stores.s3_pace import Paced, TooSlow
 
 _CONNECT_SECONDS = 5.0
 #: Routers forget a silent connection without telling; a request on it would get no answer.
@@ -139,6 +142,7 @@ class Wire:
         """One request and its answer; what was asked for goes ``into`` a file, if one is given."""
         connection = self._connection()
         try:
+            cast("Paced", connection.sock).begin()
             if isinstance(body, bytes):
                 connection.gather()
                 connection.request(method, target, body, headers)
@@ -190,17 +194,17 @@ class Wire:
 
     def _connect(self) -> _InOnePiece:
         place = self._place
-        host, port = (place.host, place.port) if self._proxy is None else self._proxy
+        host, port = (place.host, place.port) if self._proxy is None else self._proxy[:2]
         connection: _InOnePiece
         if self._tls is None:
             connection = _InOnePiece(host, port, timeout=_CONNECT_SECONDS)
         else:
             connection = _InOnePieceTLS(host, port, timeout=_CONNECT_SECONDS, context=self._tls)
         if self._proxy is not None:
-            connection.set_tunnel(place.host, place.port)
+            connection.set_tunnel(place.host, place.port, self._proxy.headers)
         try:
             connection.connect()
-            connection.sock.settimeout(self._timeout)
+            connection.sock = Paced(connection.sock, self._timeout, self._clock)
         except ssl.SSLError as error:
             connection.close()
             raise StoreRefused(_tls_advice(place, error)) from None
@@ -271,20 +275,35 @@ def _tls_context(place: Place) -> ssl.SSLContext | None:
         ) from None
 
 
-def _proxy_for(place: Place) -> tuple[str, int] | None:
+class _Proxy(NamedTuple):
+    host: str
+    port: int
+    #: What proves who we are, if it is to be proved.
+    headers: dict[str, str]
+
+
+def _proxy_for(place: Place) -> _Proxy | None:
     """The proxy that the environment names; plain HTTP, as in a local network, goes directly."""
     if place.scheme != "https":
         return None
-    from urllib.parse import urlsplit
+    from urllib.parse import unquote, urlsplit
     from urllib.request import getproxies, proxy_bypass
 
     proxy = getproxies().get("https")
     if not proxy or proxy_bypass(place.host):
         return None
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if parts.hostname is None:
-        raise StoreRefused(f"the proxy {proxy!r} is no URL; mend HTTPS_PROXY")
-    return parts.hostname, parts.port or 3128
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None:
+        raise StoreRefused(f"the proxy {without_secrets(proxy)!r} is no URL; mend HTTPS_PROXY")
+    headers = {}
+    if parts.username is not None:
+        known = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(known).decode()}"
+    return _Proxy(host, port or 3128, headers)
 
 
 def _tls_advice(place: Place, error: ssl.SSLError) -> str:
@@ -301,6 +320,8 @@ def _tls_advice(place: Place, error: ssl.SSLError) -> str:
 
 
 def _reason(error: Exception, timeout: float) -> str:
+    if isinstance(error, TooSlow):
+        return f"it takes too long: {error}"
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout:g} s"
     if isinstance(error, http.client.IncompleteRead):

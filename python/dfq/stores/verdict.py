@@ -10,11 +10,12 @@ from typing import Final, cast
 from dfq.payload import JSON
 
 #: Grows when a check is added or mended: what passed older ones is checked again.
-CHECKS_VERSION: Final = 1
+CHECKS_VERSION: Final = 2
 
 _WITHOUT_CONDITIONAL_DELETE: Final = (
-    "deletes are not conditional here; dfq does without: a lease that ends is replaced by a mark "
-    "that it is free, which is conditional, and anything else is read again before it is deleted"
+    "deletes are not conditional here; dfq does without: what may be written again (a lease that "
+    "ends, a task that may come back) is replaced by a mark, which is conditional, and only what "
+    "belongs to a completed task is deleted"
 )
 
 

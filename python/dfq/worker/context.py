@@ -81,7 +81,7 @@ class TaskContext:
         self._lease_seconds = lease_seconds
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._cancelled = CancelSignal()
-        # Held around every verb that takes the lease, so that an ack never meets a heartbeat.
+        # Held around every verb that takes the lease, but for the worker's own heartbeats.
         self.lease_lock = threading.Lock()
         #: True once the outcome is written: then there is no lease left to renew.
         self.settled = False
@@ -146,12 +146,23 @@ class TaskContext:
             self._cancelled.set("lost")
             raise
 
-    def renewed(self, answer: Lease | DfqError) -> None:
-        """Take in what became of the lease when several were renewed at once."""
-        if isinstance(answer, LeaseLost):
-            self._cancelled.set("lost")
-        elif isinstance(answer, Lease):
-            self._lease = answer
+    def renewed(self, answer: Lease | DfqError) -> bool:
+        """Take in what became of the lease when several were renewed at once.
+
+        False: it was used meanwhile, or has ended, so that nothing is to be learnt from it.
+        """
+        if not self.lease_lock.acquire(blocking=False):
+            return False
+        try:
+            if self.settled:
+                return False
+            if isinstance(answer, LeaseLost):
+                self._cancelled.set("lost")
+            elif isinstance(answer, Lease):
+                self._lease = answer
+            return True
+        finally:
+            self.lease_lock.release()
 
     def load_state(self) -> JSON:
         """What an earlier attempt saved, or None."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from dfq.errors import DfqError, LeaseLost, QueueBusy, QueueUnavailable
 from dfq.lease import Lease
@@ -116,23 +115,18 @@ class Heartbeats:
             self._on_beat()
 
     def _renew(self, held: list[Delivery]) -> list[tuple[Delivery, Lease | DfqError]]:
-        """Renew all at once; meanwhile none of them is settled."""
-        with ExitStack() as locks:
-            unsettled = []
-            for delivery in held:
-                lock = delivery.context.lease_lock
-                # Its lease is in use: it ends now, or there are several beats left before it does.
-                if lock.acquire(blocking=False):
-                    locks.callback(lock.release)
-                    if not delivery.context.settled:
-                        unsettled.append(delivery)
-            answers = self._queue.heartbeat_many(
-                [delivery.lease for delivery in unsettled], lease_seconds=self._lease_seconds
-            )
-            renewed = list(zip(unsettled, answers, strict=True))
-            for delivery, answer in renewed:
-                delivery.context.renewed(answer)
-        return renewed
+        """Renew all at once. Any of them may be settled meanwhile: no outcome waits for a beat."""
+        # One that is in use ends now, or there are several beats left before it does.
+        unused = [one for one in held if not one.context.lease_lock.locked()]
+        unsettled = [one for one in unused if not one.context.settled]
+        answers = self._queue.heartbeat_many(
+            [delivery.lease for delivery in unsettled], lease_seconds=self._lease_seconds
+        )
+        return [
+            (delivery, answer)
+            for delivery, answer in zip(unsettled, answers, strict=True)
+            if delivery.context.renewed(answer)
+        ]
 
     def _note(self, problem: Exception | None) -> None:
         self.failed += problem is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +21,11 @@ from dfq.worker import intake, settlement
 from dfq.worker.backoff import Backoff
 from tests.servers import Server, commands, free_ports, held_moto, start
 from tests.servers.messages import Message
+from tests.servers.proxy import faulty_proxy
 from tests.servers.scripted import Reply, scripted
 
+#: No test waits longer than this for something that should happen.
+LONG = 60.0
 QUICK = Policy(retry=RetryPolicy(base_seconds=0.0))
 #: Commands that read, write, and do both for a long time.
 VERBS = {
@@ -75,6 +80,60 @@ def test_an_endpoint_that_is_down_is_named(refused, verb):
     (port,) = free_ports(1)
     endpoint = f"http://127.0.0.1:{port}"
     refused(verb, Server("none", endpoint).url("q"), 74, endpoint, "that the store is running")
+
+
+def test_a_worker_whose_endpoint_is_down_at_its_start_says_so_and_waits(
+    environment, tmp_path, trust, running_server, prefix
+):
+    """It works once the store is there, and ends at once when it is told to."""
+    server = running_server("ministack")
+    (port,) = free_ports(1)
+    words = ("worker", Server("none", f"http://127.0.0.1:{port}").url(prefix), "--exec", "cat")
+    with subprocess.Popen(
+        [sys.executable, "-m", "dfq", *words],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        try:
+            assert worker.stderr is not None
+            said = worker.stderr.readline()
+            assert "can't be opened, trying on" in said
+            assert "that the store is running" in said
+            url = server.url(prefix)
+            trust(url)
+            with dfq.open(url) as queue, faulty_proxy(server, port=port):
+                queue.push({"n": 1}, id="t")
+                assert any("completed in" in line for line in worker.stderr)
+                assert queue.get("t").state == "completed"
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(LONG) == 0
+        finally:
+            worker.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_for_its_endpoint_ends_at_once_when_told_to(
+    environment, tmp_path, number
+):
+    (port,) = free_ports(1)
+    words = ("worker", Server("none", f"http://127.0.0.1:{port}").url("q"), "--exec", "cat")
+    with subprocess.Popen(
+        [sys.executable, "-m", "dfq", *words],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        try:
+            assert worker.stderr is not None
+            assert "trying on" in worker.stderr.readline()
+            worker.send_signal(number)
+            assert worker.wait(LONG) == 0
+            assert "Traceback" not in worker.stderr.read()
+        finally:
+            worker.kill()
 
 
 def test_an_endpoint_that_does_not_answer_is_given_up_on(refused):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+import dfq
 from dfq.errors import InvalidURL
 from dfq.stores.s3_address import S3Address, parse_address
 
@@ -42,3 +43,32 @@ def test_parameters_lead_to_other_stores():
 def test_a_wrong_url_is_told_what_to_mend(url, says):
     with pytest.raises(InvalidURL, match=says):
         parse_address(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIA:SECRET@bucket/q",
+        "s3://AKIA:SEC/RET@bucket/q",
+        "s3://AKIA:SEC?RET@bucket/q",
+        "s3://AKIA:SEC#RET@bucket/q",
+        "s3://bucket/q?endpoint=http://me:SECRET@host",
+        "s3://bucket/q?endpoint=http://:SECRET@host",
+        "s3://bucket/q?endpoint=http%3A%2F%2Fme%3ASECRET%40host",
+        "s3://bucket/q?endpoint=http://me:SECRET@host&tiemout=3",
+        "s3://bucket/q?tiemout=http://me:SECRET@host",
+        "s3://bucket/q?endpoint=http://me:SECRET@host&timeout=x",
+    ],
+)
+def test_no_message_shows_a_secret(url):
+    with pytest.raises(InvalidURL) as caught:
+        parse_address(url)
+    for part in ("SEC", "RET", "AKIA"):
+        assert part not in str(caught.value)
+
+
+def test_no_message_about_an_engine_shows_a_secret():
+    for url in ("postgres://me:SECRET@host/db", "s4://AKIA:SECRET@bucket/q"):
+        with pytest.raises(InvalidURL) as caught:
+            dfq.open(url)
+        assert "SECRET" not in str(caught.value)

@@ -165,3 +165,53 @@ def test_progress_takes_any_number():
     for fraction, kept in [(0.5, 0.5), (7, 1.0), (-1, 0.0), (float("nan"), 0.0)]:
         context.progress(fraction, "n" * 1_000)
         assert context.last_progress == (kept, "n" * 200)
+
+
+def test_an_outcome_does_not_wait_for_the_heartbeats_of_others(quick_queue, start, proxy, happens):
+    beating, settled = threading.Event(), threading.Event()
+
+    def slow(leases, **how):
+        beating.set()
+        happens(settled)
+        return quick_queue.heartbeat_many(leases, **how)
+
+    def ack(lease, result=None):
+        quick_queue.ack(lease, result)
+        settled.set()
+
+    quick_queue.push(1, id="a")
+    worker = start(
+        proxy(quick_queue, heartbeat_many=slow, ack=ack),
+        lambda payload: happens(beating),
+        drain=True,
+    )
+    assert worker.ended() == 0
+    assert quick_queue.get("a").state == "completed"
+
+
+def test_a_lease_that_ended_during_a_heartbeat_is_not_told_as_lost(
+    quick_queue, start, proxy, happens, caplog
+):
+    beating, acked, done = threading.Event(), threading.Event(), threading.Event()
+
+    def late(leases, **how):
+        beating.set()
+        happens(acked)
+        answers = quick_queue.heartbeat_many(leases, **how)
+        done.set()
+        return answers
+
+    def handler(ctx, payload):
+        happens(beating)
+        seen.append(ctx.cancelled)
+
+    def ack(lease, result=None):
+        quick_queue.ack(lease, result)
+        acked.set()
+        happens(done)
+
+    seen = []
+    quick_queue.push(1, id="a")
+    start(proxy(quick_queue, heartbeat_many=late, ack=ack), handler, drain=True).ended()
+    assert not seen[0].is_set()
+    assert "lost" not in caplog.text

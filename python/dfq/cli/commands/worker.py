@@ -70,10 +70,11 @@ def command(
     that does not fit fails the attempt.
 
     On SIGTERM or Ctrl-C it takes no more tasks, and what runs may finish within --grace; a
-    second one stops at once. Ends with 0 when done, 1 when the queue failed or, with --once,
-    the task did, and 3 when --once found none.
+    second one stops at once. While a bucket can't be reached it says so once and tries on; with
+    --once or --drain it ends with 74 instead. Ends with 0 when done, 1 when the queue failed or,
+    with --once, the task did, and 3 when --once found none.
     """
-    from dfq.cli.locate import only_queue, open_queue
+    from dfq.cli.locate import local_folder, only_queue, open_queue
     from dfq.config import load_config
     from dfq.worker import WorkerOptions, run
 
@@ -96,7 +97,18 @@ def command(
         metrics_host=config.metrics_host,
         log_json=config.log_json,
     )
-    with open_queue(_place(only_queue(queue, queue_option), must_exist), create=True) as opened:
+    url = _place(only_queue(queue, queue_option), must_exist)
+    if drain or once or local_folder(url) is not None:
+        opening = open_queue(url, create=True)
+    else:
+        from dfq.worker.starting import open_patiently
+
+        # Who is to work for ever waits for a store that is down, as it would later on.
+        patient = open_patiently(lambda: open_queue(url, create=True), log_json=config.log_json)
+        if patient is None:
+            ctx.exit(0)
+        opening = patient
+    with opening as opened:
         if not drain:
             ctx.exit(run(opened, handlers, options))
         with DrainBar(silent=config.quiet or config.log_json) as bar:

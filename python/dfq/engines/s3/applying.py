@@ -161,7 +161,7 @@ class Applying:
         """A record of this task is there: our own, or one that a requeue left behind."""
         import orjson
 
-        found = self._bucket.store.read(key)
+        found = self._bucket.read_odd(key)
         if found is None:
             return False
         if found.body == body:
@@ -169,7 +169,7 @@ class Applying:
         try:
             # The mark of an empty key has no fence.
             older = int(orjson.loads(found.body)["fence"]) < fence
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             older = True
         if not older:
             return True

@@ -15,24 +15,29 @@ lease.json itself, and that write wins or loses against whoever takes the lease 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from dfq.cost import Usage
 from dfq.engines.s3.bodies import VERSION, LeaseFile, TaskFile, dumps, stamp
 from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.fields import span
 from dfq.engines.s3.keys import WORKERS, beat_key
 from dfq.engines.s3.tally import told_usage
-from dfq.engines.s3.writes import Written
-from dfq.errors import DfqError
+from dfq.engines.s3.writes import TRIES, Written
+from dfq.errors import DfqError, StoreUnsure
+from dfq.store import CLOCK_SECONDS
 
-#: Times of objects are in whole seconds.
-GRANTED_SECONDS: Final = 1.0
+#: What the store's times may be off by is granted to the holder.
+GRANTED_SECONDS: Final = CLOCK_SECONDS
+#: The names of processes are ids that dfq made.
+_SESSION: Final = re.compile(r"[0-9a-z]{1,64}", re.ASCII)
 
 
 @dataclass
@@ -75,9 +80,15 @@ class Beats:
     # Ours
 
     def hold(self, held: Held) -> None:
-        """A lease was taken, or written anew."""
+        """A lease was taken."""
         with self._lock:
             self._held[held.lease.lease_id] = held
+
+    def hold_on(self, held: Held) -> None:
+        """A lease was written anew. Another thread may have ended it since."""
+        with self._lock:
+            if held.lease.lease_id in self._held:
+                self._held[held.lease.lease_id] = held
 
     def get(self, lease_id: str) -> Held | None:
         """What is known of a lease, if this process took it. A forked child is another."""
@@ -169,16 +180,20 @@ class Beats:
             written = self._bucket.writes.replace(key, body, self._etag)
             if written.won:
                 return written
-        while True:
+        for _ in range(TRIES):
             written = self._bucket.writes.create(key, body)
             if written.won:
                 return written
             # An earlier beat of ours whose answer never came, or a sweep took it away.
-            found = self._bucket.store.read(key)
+            found = self._bucket.read_odd(key)
             if found is not None:
                 written = self._bucket.writes.replace(key, body, found.etag)
                 if written.won:
                     return written
+        raise StoreUnsure(
+            f"the sign of life in {key} can't be written: {self._bucket.store.url} says of it now "
+            "that it is there, now that it is not; look at what else uses this key"
+        )
 
     # Everybody's
 
@@ -197,7 +212,7 @@ class Beats:
         """What the processes told that gave a sign within a day; this one as it is now."""
         ours = beat_key(self._bucket.session)
         keys = [one.key for one in self._bucket.list_all(WORKERS) if one.key != ours]
-        bodies = [found.body for found in self._bucket.map(self._bucket.store.read, keys) if found]
+        bodies = [found.body for found in self._bucket.map(self._bucket.read_odd, keys) if found]
         told = [usage for body in bodies if (usage := told_usage(body)) is not None]
         return [*told, self._bucket.tally.usage()]
 
@@ -210,20 +225,25 @@ class Beats:
         return since + seconds + GRANTED_SECONDS
 
     def _read(self, session: str) -> _Beat | None:
-        if not session.isalnum():
+        if not _SESSION.fullmatch(session):
             return None
-        found = self._bucket.store.read(beat_key(session))
+        found = self._bucket.read_odd(beat_key(session))
         if found is None:
             return None
         try:
             leases = {
-                str(lease_id): (max(0.0, float(age)), float(seconds))
+                str(lease_id): (_seconds(age), _seconds(seconds))
                 for lease_id, (age, seconds) in orjson.loads(found.body)["leases"].items()
             }
         except (ValueError, TypeError, KeyError, AttributeError):
             # Damaged: it is no sign of life, and the next beat replaces it.
             return None
         return _Beat(found.modified, leases)
+
+
+def _seconds(value: Any) -> float:
+    """A number of seconds from 0 on; raises Damaged."""
+    return max(0.0, span({"seconds": max(0.0, value)}, "seconds", 0.0))
 
 
 def _expect(held: Held, seconds: float, boot: float, wall: float) -> None:

@@ -7,17 +7,48 @@ one conditional write of it, and an outcome is committed there before anything e
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 import orjson
 
 from dfq.engines.base import MAX_ERRORS
+from dfq.engines.s3.fields import (
+    Damaged,
+    box,
+    count,
+    etag,
+    flag,
+    maybe_seconds,
+    maybe_stamp,
+    seconds_of,
+    span,
+    stamp,
+    text,
+    texts,
+)
 from dfq.errors import InvalidPolicy, InvalidTask
 from dfq.lease import Lease
 from dfq.policy import Policy, RetryPolicy
 from dfq.task import PRIORITIES, ErrorKind, NewTask, Task, TaskError, check_id, check_priority
+
+__all__ = [
+    "NORMAL",
+    "VERSION",
+    "Damaged",
+    "LeaseFile",
+    "LeaseState",
+    "LeftAlone",
+    "TaskFile",
+    "dumps",
+    "error_fields",
+    "loads",
+    "new_task_body",
+    "own",
+    "seconds_of",
+    "stamp",
+    "without_nulls",
+]
 
 #: The version of the bodies this module writes.
 VERSION: Final = 1
@@ -30,10 +61,6 @@ LeaseState = Literal["leased", "back", "failed", "completed", "free"]
 _STATES = ("leased", "back", "failed", "completed", "free")
 
 
-class Damaged(ValueError):
-    """A body can't be used; the text says why."""
-
-
 class LeftAlone(ValueError):
     """A body is not for this dfq to touch: a newer one wrote it, or it is larger than any of ours.
 
@@ -41,35 +68,8 @@ class LeftAlone(ValueError):
     """
 
 
-def stamp(seconds: float) -> str:
-    """A moment as it stands in a body."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def seconds_of(value: object) -> float:
-    """The moment that :func:`stamp` wrote, or any ISO 8601 time, or seconds since 1970."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, str):
-        raise Damaged(f"{value!r} is not a time")
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise Damaged(f"{value!r} is not a time") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _maybe_seconds(value: object) -> float | None:
-    return None if value is None else seconds_of(value)
-
-
-def _maybe_stamp(seconds: float | None) -> str | None:
-    return None if seconds is None else stamp(seconds)
-
-
-def new_task_body(new: NewTask, nonce: str) -> bytes:
-    """task.json of a task that is pushed."""
+def new_task_body(new: NewTask, nonce: str, written_at: float) -> bytes:
+    """task.json of a task that is pushed, and sent off then."""
     fields: dict[str, Any] = {
         "dfq": VERSION,
         "id": new.id,
@@ -79,13 +79,13 @@ def new_task_body(new: NewTask, nonce: str) -> bytes:
         "project": new.project,
         "depends_on": list(new.depends_on) or None,
         "created_at": stamp(new.created_at),
-        "not_before": _maybe_stamp(new.not_before),
-        "expires_at": _maybe_stamp(new.expires_at),
+        "not_before": maybe_stamp(new.not_before),
+        "expires_at": maybe_stamp(new.expires_at),
         "max_attempts": new.max_attempts,
         "retry": None if new.retry is None else new.retry.to_json(),
         "correlation_id": new.correlation_id,
         "nonce": nonce,
-        "written_at": stamp(new.created_at),
+        "written_at": stamp(written_at),
         "payload": orjson.Fragment(new.payload),
     }
     return dumps(fields)
@@ -93,7 +93,12 @@ def new_task_body(new: NewTask, nonce: str) -> bytes:
 
 def dumps(fields: dict[str, Any]) -> bytes:
     """A body, without the fields that are None."""
-    return orjson.dumps({key: value for key, value in fields.items() if value is not None})
+    return orjson.dumps(without_nulls(fields))
+
+
+def without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    """Nobody tells what is null from what is not there."""
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def loads(body: bytes, what: str) -> dict[str, Any]:
@@ -141,15 +146,18 @@ class TaskFile:
         if "payload" not in value:
             raise Damaged("task.json has no payload")
         # Kept encoded, so that nobody who changes what he was handed changes what is stored.
-        value["payload"] = orjson.Fragment(orjson.dumps(value["payload"]))
+        value["payload"] = orjson.Fragment(_encoded(value["payload"]))
         made = cls(task_id, place, value, etag, modified)
-        _ = made.checked
+        _ = made.checked, _encoded(value)
         return made
 
     @cached_property
     def checked(self) -> Task:
         """The envelope, without the payload and whatever the policy adds. Raises Damaged."""
         try:
+            fields = self.fields
+            count(fields, "fence", 0), etag(fields, "first_etag"), text(fields, "nonce")
+            maybe_seconds(fields.get("written_at")), box(fields, "saved"), flag(fields, "requeued")
             return self._task(1, None)
         except (
             InvalidTask,
@@ -157,6 +165,7 @@ class TaskFile:
             TypeError,
             ValueError,
             KeyError,
+            AttributeError,
             OverflowError,
         ) as error:
             if isinstance(error, Damaged):
@@ -166,7 +175,7 @@ class TaskFile:
     @property
     def fence(self) -> int:
         """The greatest fence that a settled lease had."""
-        return int(self.fields.get("fence", 0))
+        return self.fields.get("fence") or 0
 
     @property
     def saved(self) -> Any:
@@ -176,7 +185,7 @@ class TaskFile:
     @property
     def written_at(self) -> float | None:
         """When its writer sent it off, by the server's clock; None if nobody says."""
-        return _maybe_seconds(self.fields.get("written_at"))
+        return maybe_seconds(self.fields.get("written_at"))
 
     def task(self, policy: Policy) -> Task:
         """The task, with a payload that is nobody else's."""
@@ -189,18 +198,18 @@ class TaskFile:
         return Task(
             id=self.task_id,
             payload=payload,
-            name=_text(fields, "name"),
+            name=text(fields, "name"),
             priority=check_priority(fields.get("priority", NORMAL)),
-            labels=tuple(_texts(fields, "labels")),
-            project=_text(fields, "project"),
-            depends_on=tuple(check_id(one) for one in _texts(fields, "depends_on")),
+            labels=tuple(texts(fields, "labels")),
+            project=text(fields, "project"),
+            depends_on=tuple(check_id(one) for one in texts(fields, "depends_on")),
             created_at=self.modified if created is None else seconds_of(created),
-            not_before=_maybe_seconds(fields.get("not_before")),
-            expires_at=_maybe_seconds(fields.get("expires_at")),
-            max_attempts=_count(fields, "max_attempts", max_attempts),
+            not_before=maybe_seconds(fields.get("not_before")),
+            expires_at=maybe_seconds(fields.get("expires_at")),
+            max_attempts=count(fields, "max_attempts", max_attempts),
             retry=None if retry is None else RetryPolicy.from_json(retry),
-            correlation_id=_text(fields, "correlation_id") or self.task_id,
-            attempts=_count(fields, "attempts", 0),
+            correlation_id=text(fields, "correlation_id") or self.task_id,
+            attempts=count(fields, "attempts", 0),
             errors=tuple(map(_error_from, fields.get("errors") or ())),
         )
 
@@ -217,43 +226,37 @@ class TaskFile:
         return errors[-MAX_ERRORS:] or None
 
 
-def _text(fields: dict[str, Any], key: str) -> str | None:
-    value = fields.get(key)
-    if value is not None and not isinstance(value, str):
-        raise Damaged(f"{key} is no text")
-    return value
-
-
-def _texts(fields: dict[str, Any], key: str) -> list[str]:
-    values = fields.get(key) or []
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise Damaged(f"{key} is no list of texts")
-    return values
-
-
-def _count(fields: dict[str, Any], key: str, default: int) -> int:
-    value = fields.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Damaged(f"{key} is no count")
-    return value
-
-
 def error_fields(error: TaskError) -> dict[str, Any]:
     """One entry of a history, as it stands in a body."""
     return {**asdict(error), "at": stamp(error.at)}
 
 
 def _error_from(fields: Any) -> TaskError:
+    if not isinstance(fields, dict):
+        raise Damaged("an error is no JSON object")
     return TaskError(
         at=seconds_of(fields["at"]),
-        attempt=int(fields["attempt"]),
-        fence=int(fields["fence"]),
-        worker_id=fields.get("worker_id"),
-        kind=cast(ErrorKind, fields["kind"]),
-        message=str(fields["message"]),
+        attempt=count(fields, "attempt", 0),
+        fence=count(fields, "fence", 0),
+        worker_id=text(fields, "worker_id"),
+        kind=cast(ErrorKind, _some(fields, "kind")),
+        message=_some(fields, "message"),
     )
+
+
+def _some(fields: dict[str, Any], key: str) -> str:
+    value = text(fields, key)
+    if value is None:
+        raise Damaged(f"{key} is missing")
+    return value
+
+
+def _encoded(value: Any) -> bytes:
+    """As JSON, also within a few objects more; what is nested deeper nobody could write again."""
+    try:
+        return orjson.dumps([[[[[[[[value]]]]]]]])[8:-8]
+    except TypeError as error:
+        raise Damaged(f"it can't be stored again: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -272,29 +275,38 @@ class LeaseFile:
     def read(cls, task_id: str, place: str, body: bytes, etag: str, modified: float) -> LeaseFile:
         """Read a body. A damaged one is a lease too: it ends when its time is over."""
         try:
-            fields = loads(body, "lease.json")
-            return cls._checked(task_id, place, fields, etag, modified)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            damage = str(error) or "lease.json can't be read"
-            return cls(task_id, place, {}, etag, modified, damage)
+            fields = without_nulls(loads(body, "lease.json"))
+            made = cls(task_id, place, fields, etag, modified)
+            if made.too_new and not _is_usable(made):
+                # Of what only a newer dfq can read, its version is all that counts.
+                return cls(task_id, place, {"dfq": made.version}, etag, modified)
+            return made.verified()
+        except ValueError as error:
+            return cls(task_id, place, {}, etag, modified, str(error))
 
-    @classmethod
-    def _checked(
-        cls, task_id: str, place: str, fields: dict[str, Any], etag: str, modified: float
-    ) -> LeaseFile:
-        made = cls(task_id, place, fields, etag, modified)
-        if made.version <= VERSION:
+    def verified(self) -> LeaseFile:
+        """Itself, if all that is ever asked of it can be told; else raises Damaged."""
+        fields = self.fields
+        try:
             if fields.get("state", "leased") not in _STATES:
-                raise Damaged(f"the state {fields['state']!r} is unknown")
-            int(fields.get("fence", 0)), float(fields.get("seconds", 1))
-            float(fields.get("aside", 0.0))
-            if made.state in ("completed", "failed", "back"):
-                _error = fields.get("error")
-                if _error is not None:
-                    _error_from(_error)
-            if made.state == "completed":
-                seconds_of(fields["finished_at"]), fields["task"]["payload"]
-        return made
+                raise Damaged(f"the state {fields['state']!r:.80} is unknown")
+            for key in ("lease_id", "worker_id", "nonce", "session", "host", "task_id"):
+                text(fields, key)
+            for key in ("fence", "attempts", "pid"):
+                count(fields, key, 0)
+            for key in ("acquired_at", "heartbeat_at", "not_before", "finished_at"):
+                maybe_seconds(fields.get(key))
+            span(fields, "seconds", 1.0), span(fields, "aside", 0.0), box(fields, "saved")
+            flag(fields, "held"), etag(fields, "task_etag"), etag(fields, "first_etag")
+            if fields.get("task_id", self.task_id) != self.task_id:
+                raise Damaged(f"lease.json belongs to the task {fields['task_id']!r:.80}")
+            _ = self.error, _encoded(fields)
+            if self.state == "completed":
+                seconds_of(fields["finished_at"]), fields["task_id"], fields["task"]["payload"]
+                _ = TaskFile(self.task_id, "", fields["task"], "", self.modified).checked
+        except (TypeError, KeyError, AttributeError) as error:
+            raise Damaged(f"lease.json: {error}") from None
+        return self
 
     @property
     def version(self) -> int:
@@ -325,7 +337,7 @@ class LeaseFile:
     @property
     def fence(self) -> int:
         """Grows with every lease on the task."""
-        return int(self.fields.get("fence", 0))
+        return self.fields.get("fence") or 0
 
     @property
     def nonce(self) -> str:
@@ -343,17 +355,24 @@ class LeaseFile:
         fields = self.fields.get("error")
         return None if fields is None else _error_from(fields)
 
+    @property
+    def ended_at(self) -> float:
+        """When it ended; what does not say ended when it was written."""
+        at = maybe_seconds(self.fields.get("finished_at"))
+        return self.modified if at is None else at
+
     def seconds(self, policy: Policy) -> float:
         """How long it lives after it was written: by its holder, or by who wrote it aside."""
-        seconds = float(self.fields.get("seconds", policy.lease_seconds))
-        return max(seconds, float(self.fields.get("aside", 0.0)))
+        return max(
+            span(self.fields, "seconds", policy.lease_seconds), span(self.fields, "aside", 0.0)
+        )
 
     def lease(self, task: Task, attempt: int, *, renewed: tuple[float, float] | None) -> Lease:
         """As the value that callers hold; ``renewed``: the last sign of life, and for how long."""
         fields = self.fields
-        acquired = _or(fields.get("acquired_at"), self.modified)
-        seconds = float(fields.get("seconds", 0.0))
-        since, seconds = renewed or (_or(fields.get("heartbeat_at"), acquired), seconds)
+        acquired = maybe_seconds(fields.get("acquired_at")) or self.modified
+        signed = maybe_seconds(fields.get("heartbeat_at")) or acquired
+        since, seconds = renewed or (signed, span(fields, "seconds", 0.0))
         return Lease(
             task=task,
             worker_id=self.worker_id,
@@ -362,12 +381,16 @@ class LeaseFile:
             attempt=attempt,
             host=str(fields.get("host", "")),
             boot_id=str(fields.get("session", "")),
-            pid=int(fields.get("pid", 0)),
+            pid=count(fields, "pid", 0),
             acquired_at=acquired,
             heartbeat_at=since,
             expires_at=since + seconds,
         )
 
 
-def _or(value: object, default: float) -> float:
-    return default if value is None else seconds_of(value)
+def _is_usable(lease: LeaseFile) -> bool:
+    try:
+        lease.verified()
+    except Damaged:
+        return False
+    return True

@@ -12,7 +12,7 @@ from dfq.engines.s3.bodies import LeaseFile, LeftAlone, TaskFile
 from dfq.engines.s3.keys import lease_key, task_key
 from dfq.engines.s3.tally import Tally
 from dfq.engines.s3.vacancy import is_gone, occupy, vacate
-from dfq.engines.s3.writes import Writes, Written
+from dfq.engines.s3.writes import Pause, Writes, Written
 from dfq.policy import Policy
 from dfq.store import MAX_PAGE, BodyTooLarge, Object, Store, Stored
 
@@ -43,7 +43,14 @@ class Bucket:
     """One queue's place in a store."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, chance: Chance, policy: Policy, parallel: int
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        chance: Chance,
+        policy: Policy,
+        parallel: int,
+        pause: Pause | None = None,
     ) -> None:
         self.store = store
         #: Ours, for people and for nothing else.
@@ -52,7 +59,7 @@ class Bucket:
         self.chance = chance
         self.policy = policy
         self.parallel = parallel
-        self.writes = Writes(store, chance)
+        self.writes = Writes(store, chance, pause)
         self.tally = Tally(store.requests, self.clock)
         self._session = ""
         self._pid = 0
@@ -70,6 +77,20 @@ class Bucket:
         """What a key holds, unless it is empty."""
         found = self.store.read(key)
         return None if found is None or is_gone(found.body) else found
+
+    def read_odd(self, key: str) -> Object | None:
+        """What a key holds that queues can do without: nothing, if that is far too large."""
+        try:
+            return self.store.read(key)
+        except BodyTooLarge:
+            return None
+
+    def has(self, key: str) -> bool:
+        """Whether a key holds something."""
+        try:
+            return self.read(key) is not None
+        except BodyTooLarge:
+            return True
 
     def occupy(self, key: str, body: bytes) -> Written:
         """Write a key that is empty."""
@@ -97,8 +118,17 @@ class Bucket:
         return TaskFile.read(task_id, place, found.body, found.etag, found.modified)
 
     def read_lease(self, task_id: str, place: str) -> LeaseFile | None:
-        """The lease.json there."""
-        found = self.store.read(lease_key(place))
+        """The lease.json there; one that is far too large is a damaged one."""
+        key = lease_key(place)
+        try:
+            found = self.store.read(key)
+        except BodyTooLarge as error:
+            # Its version tells a listing: who ends this lease must name it.
+            entries = self.store.list(key, "", 1).entries
+            if not entries or entries[0].key != key:
+                return None
+            _, etag, modified, _ = entries[0]
+            return LeaseFile(task_id, place, {}, etag, modified, str(error))
         if found is None:
             return None
         return LeaseFile.read(task_id, place, found.body, found.etag, found.modified)

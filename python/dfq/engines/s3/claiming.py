@@ -113,7 +113,7 @@ class Claiming:
         boot = self._bucket.clock.boot()
         seen_at = max(self.view.looked_at or 0.0, self._pause_seen_at or 0.0)
         if boot - seen_at >= self._attention_seconds / 6:
-            self.view.paused = self._bucket.store.read(PAUSED) is not None
+            self.view.paused = self._bucket.has(PAUSED)
             self._pause_seen_at = boot
         return self.view.paused
 

@@ -10,6 +10,7 @@ from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.keys import QUARANTINE
 from dfq.engines.s3.looking import Looking
+from dfq.engines.s3.quarantine import set_aside_keys
 from dfq.errors import WrongState
 from dfq.record import Finding
 from dfq.stores.certify import certify
@@ -81,9 +82,9 @@ def _records(looking: Looking, finished: Finished) -> list[Finding]:
 def _quarantine(bucket: Bucket) -> list[Finding]:
     findings = []
     advice = f"Mend it and push it again, or delete it from {QUARANTINE}."
-    keys = [stored.key for stored in bucket.list_all(QUARANTINE)]
+    keys = set_aside_keys(bucket)
     for key in keys[:NAMED]:
-        found = bucket.store.read(key)
+        found = bucket.read_odd(key)
         reason = "unreadable"
         if found is not None:
             try:

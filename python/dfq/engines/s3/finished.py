@@ -8,9 +8,8 @@ its task.json that comes late; a copy that comes later still is recognised by it
 from __future__ import annotations
 
 import bisect
-import hashlib
 import itertools
-import re
+import math
 import threading
 from array import array
 from collections import OrderedDict, deque
@@ -21,9 +20,12 @@ from typing import Any, Final
 import orjson
 
 from dfq.engines.s3.applying import KEPT_SECONDS
-from dfq.engines.s3.bodies import LeaseFile, dumps, stamp
+from dfq.engines.s3.bodies import LeaseFile, dumps, without_nulls
 from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.fold_names import FoldName, Probe, name_of, probe_of, read_name
 from dfq.engines.s3.keys import COMPLETED, failed_key, lease_key, task_key
+from dfq.engines.s3.view import batches
+from dfq.task import check_id
 
 #: So many records go into one object, and no more bytes of them.
 FOLD_RECORDS: Final = 100
@@ -32,8 +34,6 @@ FOLD_BYTES: Final = 4 << 20
 OTHERS_SECONDS: Final = 1800.0
 #: The objects read last are kept, for records that are asked for again.
 _KEPT_FOLDS: Final = 8
-
-_NAME = re.compile(r"completed/\d{4}-\d\d-\d\d/(\d+)-[0-9a-z]+-[0-9a-f]+-(\d+)\.jsonl", re.ASCII)
 
 
 class Unfolded:
@@ -79,68 +79,76 @@ class Finished:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._lock = threading.Lock()
-        # fold -> the hashes of its ids, in order
+        self._names: dict[str, FoldName] = {}
+        # fold that was read -> the hashes of its ids, in order
         self._index: dict[str, array[int]] = {}
         self._bodies: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
 
     def find(self, task_id: str) -> dict[str, Any] | None:
-        """The record of a completed task; costs a listing, and a read of what is new in it."""
-        wanted = _hash(task_id)
-        for key in reversed(self._folds()):
-            if self._may_have(key, wanted):
-                for record in self._records(key):
-                    if record["task_id"] == task_id:
-                        return record
+        """The record of a completed task; costs a listing, and hardly a read more than its own."""
+        for record in self._which_may_have([task_id], newest_first=True):
+            if record["task_id"] == task_id:
+                return record
         return None
 
     def known(self, task_ids: Sequence[str]) -> set[str]:
         """Which of these are completed and folded, with one listing."""
         if not task_ids:
             return set()
-        hashes = {task_id: _hash(task_id) for task_id in task_ids}
-        found = set()
-        for key in self._folds():
-            for task_id, wanted in hashes.items():
-                if task_id not in found and self._may_have(key, wanted):
-                    ids = {record["task_id"] for record in self._records(key)}
-                    found |= ids & hashes.keys()
-        return found
+        wanted = set(task_ids)
+        return {one["task_id"] for one in self._which_may_have(task_ids)} & wanted
 
     def count(self) -> int:
         """How many there are, by the names of the objects alone."""
-        matches = (_NAME.fullmatch(key) for key in self._folds())
-        return sum(int(match[2]) for match in matches if match)
+        return sum(name.count or 0 for name in self._folds().values())
 
     def damaged(self) -> dict[str, int]:
         """The objects that hold fewer records than their names say, and how many are missing."""
         missing = {}
-        for key in self._folds():
-            match = _NAME.fullmatch(key)
-            if match and (count := int(match[2]) - len(self._records(key))) > 0:
+        for key, name in self._folds().items():
+            if name.count and (count := name.count - len(self._records(key))) > 0:
                 missing[key] = count
         return missing
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every record once. A crash between folding and tidying up may have left one twice."""
         seen: set[int] = set()
-        for key in self._folds():
-            for record in self._records(key):
-                mark = _hash(record["task_id"])
-                if mark not in seen:
-                    seen.add(mark)
-                    yield record
+        for record in self._read(self._folds()):
+            mark = probe_of(record["task_id"]).mark
+            if mark not in seen:
+                seen.add(mark)
+                yield record
 
     def fold(self, leases: Sequence[LeaseFile]) -> int:
         """Put these records into one object, then let their leases go; how many there were."""
         done = 0
         for lot in _lots(filter(None, map(self._whole, leases))):
             lines = b"".join(dumps(lease.fields) + b"\n" for lease in lot)
-            now = self._bucket.clock.wall()
-            key = self._name(now, len(lot))
-            self._bucket.writes.create(key, lines)
+            key = name_of([lease.fields for lease in lot])
+            if not self._bucket.writes.create(key, lines).won:
+                # Somebody else did the same, or something that looks like it: we see to that.
+                there = {record.get("lease_id", "") for record in self._records(key)}
+                lot = [lease for lease in lot if lease.lease_id in there]
             for _ in self._bucket.map(self._tidy, lot):
                 done += 1
         return done
+
+    def fold_for_others(self, leases: Sequence[LeaseFile]) -> int:
+        """The same for whoever did not come to it, or only to a part of it.
+
+        Workers that do so at the same time take the same records together.
+        """
+        if not leases:
+            return 0
+        ended = [lease.ended_at for lease in leases]
+        records = self._which_may_have([one.task_id for one in leases], ended)
+        there = {(one["task_id"], one.get("lease_id", "")) for one in records}
+        folded = [one for one in leases if (one.task_id, one.lease_id) in there]
+        for _ in self._bucket.map(self._tidy, folded):
+            pass
+        rest = [one for one in leases if (one.task_id, one.lease_id) not in there]
+        rest.sort(key=lambda one: (one.modified, one.task_id))
+        return len(folded) + self.fold(rest)
 
     def _whole(self, lease: LeaseFile) -> LeaseFile | None:
         """A record whose fields were not kept is read again; None if it is gone."""
@@ -149,10 +157,15 @@ class Finished:
         found = self._bucket.read_lease(lease.task_id, lease.place)
         return found if found is not None and found.etag == lease.etag else None
 
-    def remove(self, doomed: Callable[[dict[str, Any]], bool]) -> int:
-        """Delete the records that are asked for; how many there were."""
+    def remove(self, doomed: Callable[[dict[str, Any]], bool], latest: float = math.inf) -> int:
+        """Delete the records that are asked for; how many there were.
+
+        None that ended later than ``latest`` is asked for.
+        """
         removed: set[str] = set()
-        for key in self._folds():
+        for key, name in self._folds().items():
+            if name.first is not None and name.first > latest:
+                continue
             records = self._records(key)
             gone = {record["task_id"] for record in records if doomed(record)}
             if not gone:
@@ -160,7 +173,7 @@ class Finished:
             kept = [record for record in records if record["task_id"] not in gone]
             if kept:
                 lines = b"".join(orjson.dumps(record) + b"\n" for record in kept)
-                self._bucket.writes.create(self._name(self._bucket.clock.wall(), len(kept)), lines)
+                self._bucket.writes.create(name_of(kept), lines)
             self._bucket.store.delete(key)
             removed |= gone
         return len(removed)
@@ -173,39 +186,59 @@ class Finished:
             self._bucket.store.delete(failed_key(lease.task_id))
         self._bucket.erase(lease_key(lease.place), lease.etag)
 
-    def _name(self, now: float, count: int) -> str:
-        bucket = self._bucket
-        mark = f"{bucket.session}-{bucket.chance.bits(32):08x}"
-        return f"{COMPLETED}{stamp(now)[:10]}/{int(now * 1000):015d}-{mark}-{count}.jsonl"
-
-    def _folds(self) -> list[str]:
+    def _folds(self) -> dict[str, FoldName]:
+        """The objects there are, and what their names say."""
         keys = [stored.key for stored in self._bucket.list_all(COMPLETED)]
         with self._lock:
-            there = set(keys)
-            for key in [key for key in self._index if key not in there]:
+            before = self._names
+            self._names = {key: before.get(key) or read_name(key) for key in keys}
+            for key in [key for key in self._index if key not in self._names]:
                 del self._index[key]
                 self._bodies.pop(key, None)
-        return keys
+            return self._names
 
-    def _may_have(self, key: str, wanted: int) -> bool:
+    def _which_may_have(
+        self,
+        task_ids: Sequence[str],
+        ended: Sequence[float] | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """The records of the objects that may hold these tasks, which ended then."""
+        moments = ended or (None,) * len(task_ids)
+        wanted = list(zip(map(probe_of, task_ids), moments, strict=True))
+        folds = list(self._folds().items())
+        if newest_first:
+            folds.reverse()
+        return self._read(
+            key for key, name in folds if any(self._may_have(key, name, *one) for one in wanted)
+        )
+
+    def _may_have(self, key: str, name: FoldName, probe: Probe, ended_at: float | None) -> bool:
+        if ended_at is not None and not name.may_span(ended_at):
+            return False
         with self._lock:
             hashes = self._index.get(key)
         if hashes is None:
-            self._records(key)
-            with self._lock:
-                hashes = self._index.get(key, array("Q"))
-        place = bisect.bisect_left(hashes, wanted)
-        return place < len(hashes) and hashes[place] == wanted
+            return name.may_have(probe)
+        place = bisect.bisect_left(hashes, probe.mark)
+        return place < len(hashes) and hashes[place] == probe.mark
+
+    def _read(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """The records of these, several objects at once."""
+        for lot in batches(iter(keys), max(1, self._bucket.parallel)):
+            for records in self._bucket.map(self._records, lot):
+                yield from records
 
     def _records(self, key: str) -> list[dict[str, Any]]:
         with self._lock:
             if key in self._bodies:
                 self._bodies.move_to_end(key)
                 return self._bodies[key]
-        found = self._bucket.store.read(key)
+        found = self._bucket.read_odd(key)
         records = [] if found is None else list(_read(found.body))
         with self._lock:
-            self._index[key] = array("Q", sorted(_hash(r["task_id"]) for r in records))
+            self._index[key] = array("Q", sorted(probe_of(r["task_id"]).mark for r in records))
             self._bodies[key] = records
             while len(self._bodies) > _KEPT_FOLDS:
                 self._bodies.popitem(last=False)
@@ -215,16 +248,14 @@ class Finished:
 def _read(body: bytes) -> Iterator[dict[str, Any]]:
     for line in body.splitlines():
         try:
-            record = orjson.loads(line)
-            _ = record["task_id"], record["task"]["payload"], record["finished_at"]
-        except (ValueError, TypeError, KeyError):
+            record = without_nulls(orjson.loads(line))
+            record.setdefault("state", "completed")
+            LeaseFile(check_id(record["task_id"]), "", record, "", 0.0).verified()
+        except (ValueError, TypeError, KeyError, AttributeError):
             # A line that somebody damaged hides nothing but itself; `dfq doctor` counts them.
             continue
-        yield record
-
-
-def _hash(task_id: str) -> int:
-    return int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big")
+        if record["state"] == "completed":
+            yield record
 
 
 def _lots(leases: Iterable[LeaseFile]) -> Iterator[list[LeaseFile]]:

@@ -21,8 +21,10 @@ from dfq.engines.s3.bodies import (
     seconds_of,
 )
 from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.fields import count
 from dfq.engines.s3.finished import Finished
-from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, QUARANTINE, failed_key, home
+from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, failed_key, home
+from dfq.engines.s3.quarantine import set_aside_keys
 from dfq.engines.s3.vacancy import is_mark
 from dfq.engines.s3.view import Sighting, add_sighting
 from dfq.errors import WrongState
@@ -151,7 +153,7 @@ class Looking:
             return "failed"
         if self._finished.find(task_id) is not None:
             return "completed"
-        return "unknown" if self._bucket.read(failed_key(task_id)) is None else "failed"
+        return "failed" if self._bucket.has(failed_key(task_id)) else "unknown"
 
     def is_completed(self, task_id: str) -> bool:
         """Whether a dependency is met."""
@@ -375,7 +377,7 @@ class Looking:
                 oldest = min(task.created_at, oldest or task.created_at)
         states["completed"] += self._finished.count()
         states["failed"] += len(failed)
-        states["quarantined"] = sum(1 for _ in self._bucket.list_all(QUARANTINE))
+        states["quarantined"] = len(set_aside_keys(self._bucket))
         states.pop("nowhere", None)
         now = self._bucket.clock.wall()
         return Stats(
@@ -383,15 +385,14 @@ class Looking:
             by_project=dict(projects),
             by_label=dict(labels),
             oldest_ready_seconds=None if oldest is None else max(0.0, now - oldest),
-            paused=self._bucket.store.read(PAUSED) is not None,
+            paused=self._bucket.has(PAUSED),
         )
 
 
 def _as_failed(stands: Standing) -> tuple[TaskFile, LeaseFile | None, float]:
     assert stands.task is not None and stands.lease is not None
     lease = stands.lease
-    finished_at = seconds_of(lease.fields.get("finished_at", lease.modified))
-    return stands.task, lease if lease.fields.get("held", True) else None, finished_at
+    return stands.task, lease if lease.fields.get("held", True) else None, lease.ended_at
 
 
 def _read_failed(task_id: str, body: bytes, etag: str, modified: float) -> FailedFile:
@@ -399,12 +400,12 @@ def _read_failed(task_id: str, body: bytes, etag: str, modified: float) -> Faile
         fields = orjson.loads(body)
         envelope = orjson.dumps(fields["task"])
         finished_at = seconds_of(fields.get("finished_at", modified))
-        fence = int(fields.get("fence", 0))
+        fence = count(fields, "fence", 0)
         holder = fields.get("holder")
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Damaged(str(error)) from None
     task = TaskFile.read(task_id, home(task_id), envelope, etag, modified)
     lease = None
     if holder is not None:
-        lease = LeaseFile(task_id, task.place, holder, "", finished_at)
+        lease = LeaseFile(task_id, task.place, holder, "", finished_at).verified()
     return FailedFile(task, lease, finished_at, etag, fence)

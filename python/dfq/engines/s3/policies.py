@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dfq.engines.s3.bodies import Damaged, loads
 from dfq.engines.s3.keys import POLICY
 from dfq.errors import InvalidPolicy, LayoutTooNew
 from dfq.policy import LAYOUT_VERSION, Policy
-from dfq.store import Store
+from dfq.store import MAX_BODY_BYTES, Store
+
+#: For the history of errors, and all else that is known of a task.
+_ROOM_BYTES: Final = 1 << 20
+
+
+def checked_policy(policy: Policy, where: str) -> Policy:
+    """The policy, if a store can keep what it allows: a record holds a task and its result."""
+    allowed = policy.max_payload_bytes + policy.max_result_bytes
+    if allowed > MAX_BODY_BYTES - _ROOM_BYTES:
+        raise InvalidPolicy(
+            f"{where}: max_payload_bytes and max_result_bytes allow {allowed:,} bytes together; in "
+            f"a bucket a task and its result share one object, and {MAX_BODY_BYTES - _ROOM_BYTES:,}"
+            " is the most. Lower them, and keep what is larger elsewhere"
+        )
+    return policy
 
 
 def policy_in(store: Store) -> Policy:
@@ -28,6 +45,7 @@ def policy_in(store: Store) -> Policy:
     # In a bucket any layout is seen; the key is there for folders that are copied to one.
     settings.pop("layout", None)
     try:
-        return Policy.from_json(settings)
+        policy = Policy.from_json(settings)
     except InvalidPolicy as error:
         raise InvalidPolicy(f"{where}: {error}") from None
+    return checked_policy(policy, where)

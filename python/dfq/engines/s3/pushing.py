@@ -31,12 +31,16 @@ class Pushing:
         fresh: dict[str, NewTask] = {}
         for new in tasks:
             fresh.setdefault(new.id, new)
+        # Given ids are dated before they are looked up: see LATE_SECONDS.
+        begun = self._bucket.clock.wall()
         known = self._finished_before([new.id for new in fresh.values() if new.id_given])
         self._refuse_cycles([new for new in fresh.values() if new.id not in known])
         wanted = [new for new in fresh.values() if new.id not in known]
         created = {
             new.id: state
-            for new, state in zip(wanted, self._bucket.map(self._store, wanted), strict=True)
+            for new, state in zip(
+                wanted, self._bucket.map(lambda one: self._store(one, begun), wanted), strict=True
+            )
         }
         answers = []
         for new in tasks:
@@ -61,20 +65,22 @@ class Pushing:
             known |= {task_id: "failed" for task_id in ids if task_id in failed}
         else:
             for task_id in ids:
-                if task_id not in known and self._bucket.read(failed_key(task_id)):
+                if task_id not in known and self._bucket.has(failed_key(task_id)):
                     known[task_id] = "failed"
         # A requeue that was cut short left both; then the task is pending.
         states = {task_id: self._state(task_id) for task_id in known}
         # Nothing is left of what was purged.
         return {task_id: state for task_id, state in states.items() if state != "unknown"}
 
-    def _store(self, new: NewTask) -> str | None:
+    def _store(self, new: NewTask, begun: float) -> str | None:
         """Store one task; the state of what was there already, or None."""
         bucket = self._bucket
         place = home(new.id)
         if new.priority != NORMAL:
             bucket.store.put(lane_key(new.priority, new.id), b"")
-        body = new_task_body(new, bucket.writes.nonce())
+        # Many tasks take their time on a slow link, and an id that dfq made is nobody else's.
+        written_at = begun if new.id_given else bucket.clock.wall()
+        body = new_task_body(new, bucket.writes.nonce(), written_at)
         written = bucket.occupy(task_key(place), body)
         if written.end == "lost":
             return self._state(new.id)
@@ -115,7 +121,7 @@ class Pushing:
                 raise DependencyCycle(path)
 
     def _is_there(self, task_id: str) -> bool:
-        return self._bucket.read(task_key(home(task_id))) is not None
+        return self._bucket.has(task_key(home(task_id)))
 
     def _path_back(
         self,

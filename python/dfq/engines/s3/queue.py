@@ -29,11 +29,12 @@ from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.idling import Idling
 from dfq.engines.s3.keys import PAUSED
 from dfq.engines.s3.looking import Looking
-from dfq.engines.s3.policies import policy_in
+from dfq.engines.s3.policies import checked_policy, policy_in
 from dfq.engines.s3.pushing import Pushing
 from dfq.engines.s3.register import Register
 from dfq.engines.s3.settling import Settling
 from dfq.engines.s3.upkeep import Upkeep
+from dfq.engines.s3.writes import Pause
 from dfq.errors import DfqError
 from dfq.lease import Lease
 from dfq.payload import JSON
@@ -74,9 +75,17 @@ class S3Queue(EngineQueue):
         attention_seconds: float = ATTENTION_SECONDS,
         parallel: int = PARALLEL,
         certified: bool = False,
+        pause: Pause | None = None,
     ) -> None:
-        policy = policy or policy_in(store)
-        bucket = Bucket(store, clock=clock, chance=chance, policy=policy, parallel=parallel)
+        policy = checked_policy(policy, store.url) if policy else policy_in(store)
+        bucket = Bucket(
+            store,
+            clock=clock,
+            chance=chance,
+            policy=policy,
+            parallel=parallel,
+            pause=pause,
+        )
         super().__init__(url or store.url, policy=policy, clock=bucket.clock, chance=chance)
         self._bucket = bucket
         register = Register(bucket)
@@ -273,6 +282,8 @@ class S3Queue(EngineQueue):
     def close(self) -> None:
         """Let go of connections. Leases stay."""
         self.interrupt()
+        # From here on no request is tried twice: a store that is down holds nobody up.
+        self.store.close()
         self._beats.farewell()
         self.store.close()
 

@@ -138,7 +138,11 @@ class Settling:
         ours = [held for lease in leases if (held := self._beats.get(lease.lease_id)) is not None]
         late = {held.lease.lease_id for held in self._beats.prolong(ours, seconds)}
         in_time = {held.lease.lease_id for held in ours} - late
-        return [self._renew(lease, seconds, lease.lease_id in in_time) for lease in leases]
+        return list(
+            self._bucket.map(
+                lambda lease: self._renew(lease, seconds, lease.lease_id in in_time), leases
+            )
+        )
 
     def _renew(self, lease: Lease, seconds: float, in_time: bool) -> Lease | DfqError:
         """What a sign of life did for one lease."""
@@ -179,7 +183,7 @@ class Settling:
         self._beats.expect(held.lease.lease_id, seconds, boot, wall)
         held, written = self._commit(held, state="leased", aside=None, seconds=seconds, **changes)
         renewed = rewritten(held, written, seconds, boot, wall)
-        self._beats.hold(renewed)
+        self._beats.hold_on(renewed)
         return renewed
 
     def _turn(self, lease: Lease) -> threading.Lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -136,7 +137,7 @@ class Upkeep:
             ours = lease.session == self._bucket.session
             if now - lease.modified >= (KEPT_SECONDS if ours else OTHERS_SECONDS):
                 old.append(lease)
-        return self._finished.fold(old)
+        return self._finished.fold_for_others(old)
 
     def _clear_litter(self, census: Census) -> int:
         """Delete leases without a task, marks without a task, and beats of the dead."""
@@ -379,7 +380,10 @@ class Upkeep:
             if found is not None and is_old(found.finished_at):
                 removed += self._bucket.vacate(failed_key(task_id), found.etag)
         if state in (None, "completed"):
-            removed += self._finished.remove(lambda one: is_old(seconds_of(one["finished_at"])))
+            removed += self._finished.remove(
+                lambda one: is_old(seconds_of(one["finished_at"])),
+                math.inf if older_than_seconds is None else latest,
+            )
         return removed
 
     def _forget_failure(
@@ -389,7 +393,7 @@ class Upkeep:
         lease = stands.leftover
         if lease is None or lease.state != "failed" or lease.task_id not in failed:
             return
-        if is_old(seconds_of(lease.fields.get("finished_at", lease.modified))):
+        if is_old(lease.ended_at):
             self._register.clear(lease)
 
     def _delete(self, sighting: Sighting) -> bool:
@@ -416,6 +420,6 @@ def _is_as_old(there: TaskFile, task: TaskFile) -> bool:
 def _since(stands: Standing) -> float:
     lease = stands.lease
     if stands.where in ("completed", "failed") and lease is not None:
-        return seconds_of(lease.fields.get("finished_at", lease.modified))
+        return lease.ended_at
     assert stands.task is not None
     return stands.task.checked.created_at
