@@ -10,8 +10,11 @@ from dfq.engines.s3.keys import QUARANTINE, task_key
 from dfq.engines.s3.view import Sighting
 
 
-def set_aside(bucket: Bucket, sighting: Sighting, reason: str) -> bool:
-    """Move the task.json of a task that we hold to ``quarantine/``, byte by byte."""
+def set_aside(bucket: Bucket, sighting: Sighting, reason: str, *, completed: bool = False) -> bool:
+    """Move the task.json of a task that we hold to ``quarantine/``, byte by byte.
+
+    Of a task that is completed already it may go without being held.
+    """
     key = task_key(sighting.place)
     found = bucket.read(key)
     if found is None:
@@ -29,4 +32,5 @@ def set_aside(bucket: Bucket, sighting: Sighting, reason: str) -> bool:
     # Named after what it holds: setting the same aside twice makes one.
     name = f"{QUARANTINE}{sighting.task_id}-{found.etag[:16]}.json"
     bucket.writes.create(name, body)
-    return bucket.vacate(key, found.etag)
+    remove = bucket.erase if completed else bucket.vacate
+    return remove(key, found.etag)

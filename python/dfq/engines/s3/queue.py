@@ -25,6 +25,7 @@ from dfq.engines.s3.beats import Beats
 from dfq.engines.s3.bodies import NORMAL, dumps, own, stamp
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.claiming import Claiming
+from dfq.engines.s3.dependencies import Dependencies
 from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.idling import Idling
 from dfq.engines.s3.keys import PAUSED
@@ -32,8 +33,12 @@ from dfq.engines.s3.looking import Looking
 from dfq.engines.s3.policies import policy_in
 from dfq.engines.s3.pushing import Pushing
 from dfq.engines.s3.register import Register
+from dfq.engines.s3.rescuing import Rescuing
 from dfq.engines.s3.settling import Settling
+from dfq.engines.s3.standings import Standings
+from dfq.engines.s3.sweeping import Sweeping
 from dfq.engines.s3.upkeep import Upkeep
+from dfq.engines.s3.view import View
 from dfq.errors import DfqError
 from dfq.lease import Lease
 from dfq.payload import JSON
@@ -83,21 +88,43 @@ class S3Queue(EngineQueue):
         applying = Applying(bucket, register)
         self._beats = Beats(bucket)
         self._finished = Finished(bucket)
-        self._looking = Looking(bucket, self._beats, self._finished)
+        standings = Standings(bucket)
+        self._looking = Looking(bucket, standings, self._beats, self._finished)
         self._pushing = Pushing(bucket, self._looking, self._finished)
         self._settling = Settling(
             bucket, register, applying, self._beats, self._looking, self._finished
         )
-        self._claiming = Claiming(
+        view = View(bucket)
+        rescuing = Rescuing(
             bucket,
             register,
             applying,
             self._beats,
             self._looking,
+            view,
             attention_seconds=attention_seconds,
         )
-        self._upkeep = Upkeep(
-            bucket, register, applying, self._looking, self._finished, self._claiming
+        self._dependencies = Dependencies(bucket, self._looking, self._finished, view)
+        self._claiming = Claiming(
+            bucket,
+            register,
+            applying,
+            self._beats,
+            view,
+            rescuing,
+            self._dependencies,
+            attention_seconds=attention_seconds,
+        )
+        self._upkeep = Upkeep(bucket, register, applying, self._looking, self._finished)
+        self._sweeping = Sweeping(
+            bucket,
+            register,
+            standings,
+            self._looking,
+            self._finished,
+            self._claiming,
+            rescuing,
+            self._upkeep.end,
         )
         self._idling = Idling(bucket.clock, chance)
         self._certified = certified
@@ -161,6 +188,7 @@ class S3Queue(EngineQueue):
         value = None if result is None else orjson.Fragment(result)
         self._settling.ack(lease, value, len(result or b""))
         self._bucket.tally.add("completed")
+        self._dependencies.completed(lease.task_id)
         self._stir()
 
     def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
@@ -242,7 +270,7 @@ class S3Queue(EngineQueue):
         self._certify()
         self._settling.fold()
         self._beats.tell()
-        return self._upkeep.sweep()
+        return self._sweeping.sweep()
 
     def usage(self) -> List[Usage]:
         """What the processes of the last day asked of the store, and this one."""
