@@ -9,7 +9,7 @@ from typing import Final
 from dfq.engines.s3.applying import Standing
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.keys import PENDING
-from dfq.engines.s3.standings import NotForUs, Standings
+from dfq.engines.s3.standings import NotForUs, Standings, is_without_task
 from dfq.engines.s3.view import Sighting, add_sighting
 from dfq.errors import WrongState
 
@@ -48,14 +48,16 @@ class Counting:
         self._kept: dict[str, _Kept] = {}
         self._bytes = 0
 
-    def census(self, exactly: bool = False) -> Census:
+    def census(self, exactly: bool, pending_only: bool) -> Census:
         """List and read all; what has not changed is not read again, as far as it is kept."""
         census = Census()
         for stored in self._bucket.list_all(PENDING):
             if not add_sighting(census.sightings, stored):
                 census.foreign.append(stored.key)
         self._forget_gone(census)
-        items = list(census.sightings.values())
+        items = [
+            one for one in census.sightings.values() if not pending_only or not is_without_task(one)
+        ]
 
         def resolve(one: Sighting) -> Standing | WrongState:
             return self._resolve(one, exactly)

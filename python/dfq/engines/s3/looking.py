@@ -23,7 +23,7 @@ from dfq.engines.s3.bodies import (
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.census import Census, Counting
 from dfq.engines.s3.finished import Finished
-from dfq.engines.s3.keys import FAILED, PAUSED, QUARANTINE, failed_key, home
+from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, QUARANTINE, failed_key, home, read_pending
 from dfq.engines.s3.standings import Standings
 from dfq.engines.s3.vacancy import is_mark
 from dfq.errors import WrongState
@@ -208,12 +208,13 @@ class Looking:
 
     # Many
 
-    def census(self, *, exactly: bool = False) -> Census:
+    def census(self, *, exactly: bool = False, pending_only: bool = False) -> Census:
         """All that is under ``pending/``; what has not changed is not read again.
 
-        ``exactly``: a lease is looked for even where the listing shows none.
+        ``exactly``: a lease is looked for even where the listing shows none. ``pending_only``:
+        leases without a task are not read.
         """
-        return self._counting.census(exactly)
+        return self._counting.census(exactly, pending_only)
 
     def failed_ids(self) -> dict[str, str]:
         """The failed tasks, and the keys of their records."""
@@ -233,7 +234,8 @@ class Looking:
     def _records(self, state: State | None) -> Iterator[Record]:
         told: set[str] = set()
         began = self._bucket.clock.boot()
-        census = self.census()
+        pending_only = state in ("ready", "delayed", "blocked", "leased")
+        census = self.census(pending_only=pending_only)
         failed = self.failed_ids()
         wheres = self._wheres(census, failed)
         for task_id, stands in census.standings.items():
@@ -282,9 +284,16 @@ class Looking:
             record.lease for record in self.records("leased", Filter()) if record.lease is not None
         ]
 
-    def stats(self) -> Stats:
-        """Count everything."""
-        census = self.census()
+    def count_pending(self) -> int:
+        """How many tasks there are under ``pending/``, by the listing alone."""
+        pending = (
+            read_pending(one.key) for one in self._bucket.list_all(PENDING) if not is_mark(one)
+        )
+        return sum(1 for key in pending if key is not None and not key.is_lease)
+
+    def stats(self, *, pending_only: bool = False) -> Stats:
+        """Count everything, or leave out what finished lately and is in no record yet."""
+        census = self.census(pending_only=pending_only)
         failed = self.failed_ids()
         wheres = self._wheres(census, failed)
         states: Counter[str] = Counter()

@@ -145,6 +145,18 @@ class S3Queue(EngineQueue):
         """A sweep lists the whole queue; claims end the leases of the silent anyway."""
         return SWEEP_SECONDS
 
+    def sight(self) -> int | None:
+        """Stands for all that the last claim saw of the queue; None if that was not all of it."""
+        return self._claiming.view.mark
+
+    def count_unfinished(self) -> int:
+        """About how many tasks may still be done: by their keys, so that none is read."""
+        return self._looking.count_pending()
+
+    def pending_stats(self) -> Stats:
+        """Count what is pending; of what is finished, only what costs nothing more."""
+        return self._looking.stats(pending_only=True)
+
     def _certify(self) -> None:
         """A store that lets two writers win must never see a lease."""
         if not self._certified:
