@@ -25,6 +25,9 @@ DRAIN_POLL_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.005
 #: A sweep of a large queue may take so many times what anything else may.
 _SWEEP_PATIENCE = 10.0
+#: Where a count costs money and nothing seems to move, a draining worker counts all the same after
+#: the time of so many sweeps.
+_RECOUNT_SWEEPS = 4.0
 
 #: Why no more tasks are claimed.
 Ended = Literal["stopped", "drained", "enough", "empty", "failed"]
@@ -150,7 +153,7 @@ class Intake:
             return None
         if self._paid is not None:
             sight, before = self._paid.sight(), self._sight
-            recent = began - self._counted_at < self._queue.sweep_seconds
+            recent = began - self._counted_at < _RECOUNT_SWEEPS * self._queue.sweep_seconds
             if recent and sight is not None and sight == before:
                 return None
             self._sight, self._counted_at = sight, began

@@ -92,7 +92,7 @@ class View:
                 if page.next.startswith(LANES):
                     self._rest_of_lanes(page.next)
             self._large = page.next is not None and page.next < _BEYOND
-            self.mark = None if self._large else hash(page.entries)
+            self.mark = None if self._large else _mark_of(page)
             if not self._large:
                 self._round = None
                 self._ended.clear()
@@ -293,6 +293,11 @@ def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
     kept.move_to_end(key)
     while len(kept) > _REMEMBERED:
         kept.popitem(last=False)
+
+
+def _mark_of(page: Page) -> int:
+    # Behind what is pending stand the beats, which change all the time.
+    return hash(tuple(one for one in page.entries if one.key < _BEYOND))
 
 
 def _envelope(task: TaskFile) -> TaskFile:
