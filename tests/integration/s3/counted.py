@@ -71,6 +71,24 @@ def intake_of(queue: S3Queue, wanted: Filter = EVERYTHING, **options: Any) -> In
     )
 
 
+def work_through(world: World, workers: int, step_seconds: float) -> list[S3Queue]:
+    """What real workers do, in turns, until each has found that there is no more."""
+    handles = [world.open(Sleeper) for _ in range(workers)]
+    intakes = [intake_of(handle) for handle in handles]
+    held: list[Lease | None] = [None] * workers
+    idle = [False] * workers
+    while not all(idle):
+        for number, lease in enumerate(held):
+            if lease is not None:
+                handles[number].ack(lease)
+                held[number] = None
+            elif not idle[number]:
+                held[number] = next(iter(intakes[number].take(1)), None)
+                idle[number] = held[number] is None
+        world.clock.advance(step_seconds)
+    return handles
+
+
 class Idler:
     """A worker's intake that has nothing to do, sweeps included."""
 

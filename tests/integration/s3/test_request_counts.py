@@ -8,7 +8,7 @@ import pytest
 
 from dfq import Lease
 from dfq.engines.s3.queue import S3Queue
-from tests.integration.s3.counted import Sleeper, World, intake_of
+from tests.integration.s3.counted import World, intake_of, work_through
 
 TASKS = 1_000
 
@@ -90,24 +90,6 @@ def test_a_minute_of_heartbeats_is_one_put_however_many_leases_there_are(world, 
         assert all(isinstance(answer, Lease) for answer in answers)
         held = [answer for answer in answers if isinstance(answer, Lease)]
     assert world.store.requests.snapshot()["put"] - before == 60
-
-
-def work_through(world: World, workers: int, step_seconds: float) -> list[S3Queue]:
-    """What real workers do, in turns, until each has found that there is no more."""
-    handles = [world.open(Sleeper) for _ in range(workers)]
-    intakes = [intake_of(handle) for handle in handles]
-    held: list[Lease | None] = [None] * workers
-    idle = [False] * workers
-    while not all(idle):
-        for number, lease in enumerate(held):
-            if lease is not None:
-                handles[number].ack(lease)
-                held[number] = None
-            elif not idle[number]:
-                held[number] = next(iter(intakes[number].take(1)), None)
-                idle[number] = held[number] is None
-        world.clock.advance(step_seconds)
-    return handles
 
 
 def test_the_first_task_comes_before_a_look_into_any_other(world):
