@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,16 +147,23 @@ CONTESTANTS = {
 }
 
 
-def contest(server_name: str, tasks: int, rounds: int, workers: int = WORKERS) -> list[Contest]:
-    """Every contestant, in turns, on one server."""
-    found: dict[str, list[Contest]] = {name: [] for name in CONTESTANTS}
+def contest(
+    server_name: str,
+    tasks: int,
+    rounds: int,
+    workers: int = WORKERS,
+    names: Iterable[str] = CONTESTANTS,
+) -> list[Contest]:
+    """These contestants (or all), in turns, on one server."""
+    found: dict[str, list[Contest]] = {name: [] for name in names}
     settings()
     with (
         tempfile.TemporaryDirectory() as base,
         start(server_name, Path(base) / "server") as server,
     ):
         for turn in range(rounds):
-            for number, (name, (fill, opener)) in enumerate(CONTESTANTS.items()):
+            for number, name in enumerate(found):
+                fill, opener = CONTESTANTS[name]
                 prefix = f"contest-{turn}-{number}"
                 folder = Path(base) / prefix
                 folder.mkdir()

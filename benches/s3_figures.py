@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from benches import s3_contest
+from benches import s3_contest, s3_counts
 from benches.figures import REPOSITORY, Figure, Plan
 from benches.idle import status
 from benches.stores import KEYS, REQUESTS, Parsers, Subjects, medians
@@ -20,7 +20,7 @@ from tests.servers import clean_environment, settings, start
 
 DESCRIPTION = (
     "a bucket on a server on this machine: `ministack` for what a client costs, "
-    "`seaweedfs`, a real store, for the race"
+    "`seaweedfs`, a real store, for the race; `memory`, in this process, where only requests count"
 )
 #: An idle worker has certified its bucket, swept and looked by then.
 _STARTING_SECONDS = 15.0
@@ -87,12 +87,13 @@ def idle_megabytes(url: str) -> float:
     return resident / 1024
 
 
-FIGURES = (cpu_figures, idle_figures)
+FIGURES = (cpu_figures, idle_figures, *s3_counts.FIGURES)
 
 
 def contests(plan: Plan) -> list[s3_contest.Contest]:
-    """Eight workers on one SeaweedFS."""
-    return s3_contest.contest("seaweedfs", plan.bucket_tasks, plan.rounds)
+    """Eight workers on one SeaweedFS, and one of ours alone."""
+    alone = s3_contest.contest("seaweedfs", plan.bucket_tasks, plan.rounds, 1, ["dfq"])
+    return [*s3_contest.contest("seaweedfs", plan.bucket_tasks, plan.rounds), *alone]
 
 
 def contest_lines(found: list[s3_contest.Contest]) -> list[str]:
@@ -101,8 +102,9 @@ def contest_lines(found: list[s3_contest.Contest]) -> list[str]:
         "## In a bucket",
         "",
         "Eight processes take, read and settle the tasks of one queue on one server, all on this",
-        "machine; the designs in turns within one run. *Races lost* is the part of all tries to",
-        "take a task in which somebody else was faster. Requests are for each task, push included.",
+        "machine; the designs in turns within one run, and dfq once more with one worker alone.",
+        "*Races lost* is the part of all tries to take a task in which somebody else was faster.",
+        "Requests are for each task, push included.",
         "The *first design* (`benches/s3_seed.py`) is conditional leases in plain boto3: list,",
         "shuffle, create the lease if it is absent, read; then delete both. It has no fence and",
         "keeps no record of what was done, which saves it the PUT of an ack.",

@@ -258,3 +258,23 @@ class Queue(Protocol):
     def __enter__(self) -> Queue: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class PaidByRequest(Protocol):
+    """What a queue can do besides if every request costs money: its workers ask this instead."""
+
+    def sight(self) -> int | None:
+        """Stands for all that the last claim saw of the queue: while it is the same, nothing moved.
+
+        None if that was not all of it.
+        """
+        ...
+
+    def count_unfinished(self) -> int:
+        """About how many tasks may still be done, without a look into any."""
+        ...
+
+    def pending_stats(self) -> Stats:
+        """Like :meth:`Queue.stats`, but what is finished may be left out."""
+        ...

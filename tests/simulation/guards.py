@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from dfq.engines.s3 import applying, beats, claiming, finished, looking, settling, upkeep
+from dfq.engines.s3 import applying, beats, finished, looking, rescuing, settling, sweeping
 from dfq.engines.s3.beats import Held
 from dfq.engines.s3.bodies import TaskFile
 from dfq.engines.s3.settling import Settling
@@ -93,11 +93,11 @@ GUARDS = {
     ),
     "kept": Guard(
         "the end of a task stays in its register for a while",
-        ((finished, "KEPT_SECONDS", 0.0), (upkeep, "KEPT_SECONDS", 0.0)),
+        ((finished, "KEPT_SECONDS", 0.0), (sweeping, "KEPT_SECONDS", 0.0)),
     ),
     "whole-seconds": Guard(
         "a second is granted, as the store's times have no fraction",
-        ((beats, "GRANTED_SECONDS", 0.0), (claiming, "GRANTED_SECONDS", 0.0)),
+        ((beats, "GRANTED_SECONDS", 0.0), (rescuing, "GRANTED_SECONDS", 0.0)),
     ),
     "doubtful-lease": Guard(
         "a lease that may have ended is compared with its task",

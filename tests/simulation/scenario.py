@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dfq.engines.s3 import beats, claiming, settling, view
+from dfq.engines.s3 import beats, rescuing, settling, view
 from dfq.policy import Policy, RetryPolicy
 from tests.simulation.invariants import Invariants, WatchedStore
 from tests.simulation.network import Network, Weather
@@ -21,7 +21,7 @@ _A_DAY = 86_400.0
 @contextmanager
 def fiber_locks() -> Iterator[FiberThreading]:
     """The locks that are held during a request are those of fibers."""
-    modules = (beats, claiming, settling, view)
+    modules = (beats, rescuing, settling, view)
     threading = FiberThreading()
     before = [vars(module)["threading"] for module in modules]
     for module in modules:

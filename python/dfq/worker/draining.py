@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dfq.queue import Queue
+from dfq.queue import PaidByRequest, Queue
 from dfq.record import EVERYTHING, Filter, Record, State, Stats
 
 
@@ -19,8 +19,15 @@ class Remaining:
 
 def estimate(queue: Queue) -> Remaining:
     """How much there may be to do, of any kind: one count, for a progress bar's first look."""
+    if isinstance(queue, PaidByRequest):
+        return Remaining(runnable=queue.count_unfinished(), stuck=())
     counts = queue.stats()
     return Remaining(runnable=counts.pending - counts.stuck, stuck=())
+
+
+def pending_stats(queue: Queue) -> Stats:
+    """Count what is pending, as cheaply as the queue can."""
+    return queue.pending_stats() if isinstance(queue, PaidByRequest) else queue.stats()
 
 
 def remaining(queue: Queue, wanted: Filter) -> Remaining:
@@ -30,7 +37,7 @@ def remaining(queue: Queue, wanted: Filter) -> Remaining:
     becomes ready meanwhile may be missed: only if a claim after this finds nothing, a count
     of 0 is the end. One that moves while it is counted may count twice.
     """
-    counts = queue.stats()
+    counts = pending_stats(queue)
     # Of all names: a task can wait for one that another kind of worker will do.
     blocked = {r.task.id: r for r in queue.list("blocked")} if counts.blocked else {}
     stuck = _stuck(blocked)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dfq.queue import Queue
 from dfq.record import Filter
+from dfq.worker.draining import pending_stats
 
 
 def why_idle(queue: Queue, wanted: Filter) -> str | None:
     """What keeps ready tasks from this worker, or None if there are none or it takes them."""
-    counts = queue.stats()
+    counts = pending_stats(queue)
     if counts.paused:
         from shlex import quote  # the URL of a bucket has an & in it
 

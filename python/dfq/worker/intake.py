@@ -9,8 +9,8 @@ from typing import Literal
 
 from dfq.errors import DfqError, QueueBusy, QueueUnavailable
 from dfq.lease import Lease
-from dfq.queue import Queue
-from dfq.record import Filter
+from dfq.queue import PaidByRequest, Queue
+from dfq.record import Filter, SweepReport
 from dfq.worker.backoff import Backoff
 from dfq.worker.draining import Remaining, estimate, remaining
 from dfq.worker.folder import Folder
@@ -25,9 +25,13 @@ DRAIN_POLL_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.005
 #: A sweep of a large queue may take so many times what anything else may.
 _SWEEP_PATIENCE = 10.0
+#: Where a count costs money and nothing seems to move, a draining worker counts all the same after
+#: the time of so many sweeps.
+_RECOUNT_SWEEPS = 4.0
 
 #: Why no more tasks are claimed.
 Ended = Literal["stopped", "drained", "enough", "empty", "failed"]
+_WELL: tuple[Ended, ...] = ("drained", "enough", "empty")
 
 
 class Intake:
@@ -56,10 +60,18 @@ class Intake:
         self._stop = threading.Event()
         self._backoff = Backoff(queue.chance)
         self._deaf = Backoff(queue.chance, first_seconds=0.01, longest_seconds=1.0)
+        self._swept = False
         self._sweep_at = queue.clock.boot()
+        self._paid = queue if isinstance(queue, PaidByRequest) else None
+        if self._paid is not None:
+            # Work comes first. By chance, so that workers that live for minutes do their share.
+            self._sweep_at += queue.chance.uniform(0.0, 1.0) * queue.sweep_seconds
         self._counted = False
         self._explained = False
         self._look_at = -math.inf
+        # What was seen when this worker last counted what is left to do, and when.
+        self._sight: int | None = None
+        self._counted_at = -math.inf
         #: Why no more comes, once that is so.
         self.ended: Ended | None = None
 
@@ -98,6 +110,9 @@ class Intake:
         leases = self._take(limit)
         self._folder.remember()
         self._on_poll()
+        if not leases and self._paid is not None and not self._swept:
+            # Nothing is to be done: what was not swept for the sake of work is swept now.
+            leases = self._take(limit) if self._sweep().expired_leases else []
         if not leases:
             self._explain()
             if self._options.once:
@@ -131,11 +146,17 @@ class Intake:
                 LOGGER.warning("%s", reason)
 
     def _look(self) -> Remaining | None:
-        """How much is left to do; None if the last look was a moment ago."""
+        """How much is left to do; None if that was seen a moment ago, or nothing moved since."""
         clock = self._queue.clock
         began = clock.boot()
         if began < self._look_at:
             return None
+        if self._paid is not None:
+            sight, before = self._paid.sight(), self._sight
+            recent = began - self._counted_at < _RECOUNT_SWEEPS * self._queue.sweep_seconds
+            if recent and sight is not None and sight == before:
+                return None
+            self._sight, self._counted_at = sight, began
         left = remaining(self._queue, self._wanted)
         # A long look at a full queue comes less often, so that it stays a small part of the work.
         ended = clock.boot()
@@ -157,7 +178,7 @@ class Intake:
     def _wait(self) -> None:
         clock = self._queue.clock
         longest = self._queue.poll_seconds
-        if self._options.drain:
+        if self._options.drain and self._paid is None:
             until_look = self._look_at - clock.boot()
             longest = min(longest, until_look if until_look > 0 else DRAIN_POLL_SECONDS)
         began = clock.boot()
@@ -169,10 +190,21 @@ class Intake:
         else:
             self._deaf.reset()
 
+    def end(self) -> None:
+        """The work is done: sweep, if that did not come about before."""
+        if self._paid is not None and not self._swept and self.ended in _WELL:
+            try:
+                self._sweep()
+            except DfqError as error:
+                LOGGER.warning("the queue %s was not swept: %s", self._queue.url, error)
+
     def _sweep_if_due(self) -> None:
+        if self._queue.clock.boot() >= self._sweep_at:
+            self._sweep()
+
+    def _sweep(self) -> SweepReport:
         now = self._queue.clock.boot()
-        if now < self._sweep_at:
-            return
+        self._swept = True
         # By chance, so that the workers of a queue don't sweep in step.
         self._sweep_at = now + self._queue.chance.uniform(0.75, 1.25) * self._queue.sweep_seconds
         self._part.moves(times=_SWEEP_PATIENCE)
@@ -185,6 +217,7 @@ class Intake:
                 report.failed,
                 report.quarantined,
             )
+        return report
 
     def _bear(self, error: QueueUnavailable | QueueBusy) -> None:
         """Say it once, wait longer each time, and come back without help."""

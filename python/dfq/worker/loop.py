@@ -152,6 +152,8 @@ class Worker:
             try:
                 while not self._step():
                     pass
+                if self._stop_at is None:
+                    self._intake.end()
             finally:
                 self._farewell()
         return self._exit_code()

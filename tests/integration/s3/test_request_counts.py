@@ -6,47 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dfq import Filter, Lease
+from dfq import Lease
 from dfq.engines.s3.queue import S3Queue
-from dfq.stores.memory import MemoryStore
-from dfq.testing import FakeClock, SeededChance
-from dfq.worker.intake import Intake
-from dfq.worker.options import WorkerOptions
+from tests.integration.s3.counted import World, intake_of, work_through
 
 TASKS = 1_000
-DAY_SECONDS = 86_400.0
-HOUR_SECONDS = 3_600.0
-
-
-class World:
-    """One bucket, its clock, and handles on a queue in it as workers have them."""
-
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.store = MemoryStore(clock=self.clock)
-        self._handles = 0
-
-    def open(self, kind: type[S3Queue] = S3Queue) -> S3Queue:
-        self._handles += 1
-        chance = SeededChance(self._handles)
-        return kind(self.store, clock=self.clock, chance=chance, parallel=1, certified=True)
-
-    def fill(self, count: int, **options: object) -> None:
-        queue = self.open()
-        queue.push_many([queue.new_task({"n": n}, **options) for n in range(count)])
-
-    def priced(self) -> int:
-        counts = self.store.requests.snapshot()
-        return counts["put"] + counts["get"] + counts["list"]
-
-
-class Sleeper(S3Queue):
-    """A handle that passes its waits by turning the clock on."""
-
-    def wait(self, timeout_seconds: float) -> bool:
-        due_seconds = self._idling.due_seconds()
-        self._bucket.own_clock.advance(min(due_seconds, timeout_seconds))
-        return due_seconds <= timeout_seconds
 
 
 @pytest.fixture
@@ -128,43 +92,76 @@ def test_a_minute_of_heartbeats_is_one_put_however_many_leases_there_are(world, 
     assert world.store.requests.snapshot()["put"] - before == 60
 
 
-class Idler:
-    """A worker's intake that has nothing to do, sweeps included."""
-
-    def __init__(self, world: World, wanted: Filter) -> None:
-        self._world = world
-        self._intake = Intake(
-            world.open(Sleeper),
-            "idle",
-            wanted,
-            WorkerOptions(),
-            on_poll=lambda: None,
-            on_remaining=lambda _: None,
-        )
-
-    def priced_within(self, seconds: float) -> int:
-        """What so long a time of it costs."""
-        before = self._world.priced()
-        until = self._world.clock.boot() + seconds
-        while self._world.clock.boot() < until:
-            assert self._intake.take(1) == []
-            assert self._intake.ended is None
-        return self._world.priced() - before
+def test_the_first_task_comes_before_a_look_into_any_other(world):
+    world.fill(TASKS)
+    before = world.store.requests.snapshot()
+    assert len(intake_of(world.open()).take(1)) == 1
+    counts = world.counted_since(before)
+    # queue.json, and the task.
+    assert (counts["put"], counts["get"]) == (1, 2)
+    assert counts["list"] <= 2
 
 
-def test_an_idle_worker_costs_at_most_3000_priced_requests_a_day(world):
-    assert 1_000 < Idler(world, Filter()).priced_within(DAY_SECONDS) <= 3_000
+@pytest.mark.parametrize("step_seconds", [0.005, 0.1])
+def test_a_worker_pays_no_more_for_a_task_sweeps_and_all(world, step_seconds):
+    world.fill(TASKS)
+    started = world.clock.boot()
+    work_through(world, 1, step_seconds)
+    counts = world.store.requests.snapshot()
+    assert world.open().stats().completed == TASKS
+    pauses = (world.clock.boot() - started) / 10
+    # A hundred records become one object, and what a worker did is told once in a while.
+    assert counts["put"] <= 3.02 * TASKS
+    # Each handle reads queue.json, and a busy worker looks every 10 s for a pause.
+    assert counts["get"] <= TASKS + 5 + pauses
+    assert counts["list"] <= 0.02 * TASKS
 
 
-def test_an_idle_worker_among_tasks_of_others_costs_no_more(world):
-    world.fill(300, name="not-ours")
-    idler = Idler(world, Filter(names=("ours",)))
-    # To learn the names it reads every task: to find its own, to sweep, and to say why it idles.
-    assert 300 <= idler.priced_within(HOUR_SECONDS) <= 1_500
-    assert 1_000 < idler.priced_within(DAY_SECONDS) <= 3_000
+@pytest.mark.parametrize("step_seconds", [0.005, 0.1])
+def test_eight_real_workers_cost_at_most_15_percent_more_than_one(step_seconds):
+    priced = {}
+    for workers in (1, 8):
+        world = World()
+        world.fill(TASKS)
+        sweep(world, work_through(world, workers, step_seconds))
+        priced[workers] = world.priced()
+        assert world.open().stats().completed == TASKS
+    assert priced[8] <= 1.15 * priced[1], priced
 
 
-def test_a_paused_queue_is_looked_at_no_more_often(world):
-    world.fill(10)
-    world.open().pause("until tomorrow")
-    assert Idler(world, Filter()).priced_within(DAY_SECONDS) <= 3_000
+def test_a_sweep_of_a_busy_worker_reads_no_task_that_waits(world):
+    world.fill(TASKS)
+    queue = world.open()
+    queue.ack(queue.claim())
+    before = world.store.requests.snapshot()
+    queue.sweep()
+    assert world.counted_since(before)["get"] == 0
+
+
+def test_a_sweep_reads_each_task_that_waits_once(world):
+    world.fill(TASKS)
+    queue = world.open()
+    before = world.store.requests.snapshot()
+    queue.sweep()
+    queue.sweep()
+    assert world.counted_since(before)["get"] == TASKS
+
+
+def test_a_count_reads_each_task_once(world):
+    world.fill(TASKS)
+    queue = world.open()
+    before = world.store.requests.snapshot()
+    for _ in range(2):
+        assert queue.stats().ready == TASKS
+    # And each time whether it is paused.
+    assert world.counted_since(before)["get"] == TASKS + 2
+
+
+def test_a_sweep_of_a_small_queue_is_one_listing(world):
+    world.fill(3)
+    world.open().pause()
+    queue = world.open()
+    queue.sweep()
+    before = world.store.requests.snapshot()
+    queue.sweep()
+    assert world.counted_since(before) == {"put": 0, "get": 0, "list": 1, "delete": 0}

@@ -14,6 +14,7 @@ lease.json itself, and that write wins or loses against whoever takes the lease 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -38,6 +39,8 @@ from dfq.store import CLOCK_SECONDS
 GRANTED_SECONDS: Final = CLOCK_SECONDS
 #: The names of processes are ids that dfq made.
 _SESSION: Final = re.compile(r"[0-9a-z]{1,64}", re.ASCII)
+#: The beats of so many processes are remembered.
+_REMEMBERED: Final = 1_000
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Held:
 
 @dataclass(frozen=True)
 class _Beat:
+    #: When it was asked for, on our own clock.
+    read_at: float
     modified: float
     #: lease_id -> how old the sign was when this was written, and for how long it counts
     leases: dict[str, tuple[float, float]]
@@ -76,6 +81,8 @@ class Beats:
         self._held: dict[str, Held] = {}
         self._session = ""
         self._etag: str | None = None
+        # session -> the beat of that process as it was read last
+        self._read_before: dict[str, _Beat] = {}
 
     # Ours
 
@@ -197,10 +204,18 @@ class Beats:
 
     # Everybody's
 
-    def last_sign(self, lease: LeaseFile) -> tuple[float, float]:
-        """The sign of life of a lease that is over last: when it was given, and for how long."""
+    def last_sign(self, lease: LeaseFile, read_after: float = math.inf) -> tuple[float, float]:
+        """The sign of life of a lease that is over last: when it was given, and for how long.
+
+        A beat that was read after that moment, on our own clock, is not read again.
+        """
+        beat = None if lease.session is None else self._read_before.get(lease.session)
+        if beat is None or beat.read_at < read_after:
+            beat = None if lease.session is None else self._read(lease.session)
+        return self._later(lease, beat)
+
+    def _later(self, lease: LeaseFile, beat: _Beat | None) -> tuple[float, float]:
         since, seconds = lease.modified, lease.seconds(self._bucket.policy)
-        beat = None if lease.session is None else self._read(lease.session)
         if beat is not None and lease.lease_id in beat.leases:
             age, counts = beat.leases[lease.lease_id]
             sign = beat.modified - age
@@ -216,17 +231,37 @@ class Beats:
         told = [usage for body in bodies if (usage := told_usage(body)) is not None]
         return [*told, self._bucket.tally.usage()]
 
-    def over_at(self, lease: LeaseFile, now: float) -> float:
-        """From when on a lease is over; costs a request only if it may be over now."""
+    def over_at(self, lease: LeaseFile, now: float, read_after: float) -> float:
+        """From when on a lease is over; costs a request only if it may be over now.
+
+        What a beat told that was read after that moment, on our own clock, is alive is taken for
+        alive; that a lease is over only the newest can tell.
+        """
         at = lease.modified + lease.seconds(self._bucket.policy) + GRANTED_SECONDS
         if at > now:
             return at
-        since, seconds = self.last_sign(lease)
+        known = None if lease.session is None else self._read_before.get(lease.session)
+        if known is not None and known.read_at < read_after:
+            known = None
+        since, seconds = self._later(lease, known)
+        if since + seconds + GRANTED_SECONDS <= now:
+            since, seconds = self.last_sign(lease)
         return since + seconds + GRANTED_SECONDS
 
     def _read(self, session: str) -> _Beat | None:
+        beat = self._read_beat(session)
+        if beat is None:
+            self._read_before.pop(session, None)
+        else:
+            if len(self._read_before) >= _REMEMBERED:
+                self._read_before.clear()
+            self._read_before[session] = beat
+        return beat
+
+    def _read_beat(self, session: str) -> _Beat | None:
         if not _SESSION.fullmatch(session):
             return None
+        read_at = self._bucket.clock.boot()
         found = self._bucket.read_odd(beat_key(session))
         if found is None:
             return None
@@ -238,7 +273,7 @@ class Beats:
         except (ValueError, TypeError, KeyError, AttributeError):
             # Damaged: it is no sign of life, and the next beat replaces it.
             return None
-        return _Beat(found.modified, leases)
+        return _Beat(read_at, found.modified, leases)
 
 
 def _seconds(value: Any) -> float:

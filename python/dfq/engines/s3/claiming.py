@@ -7,33 +7,29 @@ remembered; then, for a while, tasks are read before they are taken.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from dfq.engines.s3.applying import Applying, fence_of, standing
-from dfq.engines.s3.beats import GRANTED_SECONDS, Beats, taken
-from dfq.engines.s3.bodies import Damaged, LeaseFile, LeftAlone, TaskFile, error_fields, stamp
+from dfq.engines.s3.applying import Applying
+from dfq.engines.s3.beats import Beats, Held, taken
+from dfq.engines.s3.bodies import Damaged, LeaseFile, TaskFile, error_fields, stamp
 from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.dependencies import Dependencies
 from dfq.engines.s3.keys import PAUSED
-from dfq.engines.s3.looking import Looking
 from dfq.engines.s3.quarantine import set_aside
 from dfq.engines.s3.register import Register
+from dfq.engines.s3.rescuing import Rescuing
 from dfq.engines.s3.view import Sighting, View
-from dfq.errors import QueueBusy, QueueUnavailable
+from dfq.errors import DfqError
 from dfq.lease import Lease
 from dfq.record import Filter
-from dfq.store import Stored
 from dfq.task import TaskError
 
 #: After a task that was taken in vain, so many are read before they are taken.
 _WARY: Final = 20
-#: Pages of a large queue that one claim looks at, and leases of others.
+#: One claim looks at so many pages of a large queue.
 _PAGES: Final = 20
-_LEASES: Final = 64
-#: A lease that means nothing is left alone for so long: its writer may be about to mend it.
-VOID_SECONDS: Final = 5.0
 
 _Verdict = Literal["ready", "later", "expired"]
 
@@ -47,7 +43,9 @@ class Claiming:
         register: Register,
         applying: Applying,
         beats: Beats,
-        looking: Looking,
+        view: View,
+        rescuing: Rescuing,
+        dependencies: Dependencies,
         *,
         attention_seconds: float,
     ) -> None:
@@ -55,34 +53,53 @@ class Claiming:
         self._register = register
         self._applying = applying
         self._beats = beats
-        self._looking = looking
+        self._rescuing = rescuing
+        self._dependencies = dependencies
         self._attention_seconds = attention_seconds
-        self.view = View(bucket)
+        self.view = view
+        #: The last claim found something: there may be more.
+        self.is_busy = False
         #: Somebody was faster since the last look: what was seen is out of date.
         self._beaten = False
         self._wary = 0
         self._pause_seen_at: float | None = None
-        # task_id -> until when, by the store's clock, its lease can't be over
-        self._alive: dict[str, float] = {}
-        # task_id -> the version of its task.json that is not for us
-        self._left_alone: dict[str, Stored] = {}
-        self._turn = threading.Lock()
 
     def claim(self, limit: int, worker_id: str, seconds: float, filter: Filter) -> list[Lease]:
         """Up to ``limit`` tasks. What was taken before the store failed is not lost."""
         leases: list[Lease] = []
         try:
             self._claim(leases, limit, worker_id, seconds, filter)
-        except (QueueUnavailable, QueueBusy):
+        except DfqError:
             if not leases:
                 raise
+        except BaseException as error:
+            # Nobody is handed these leases, so no sign of life may keep them.
+            for held in self._forget(leases):
+                if isinstance(error, Exception):
+                    with suppress(DfqError):
+                        self._register.clear(held.lease)
+            raise
+        self.is_busy = bool(leases)
         return leases
+
+    def _forget(self, leases: list[Lease]) -> list[Held]:
+        held = [self._beats.get(lease.lease_id) for lease in leases]
+        for lease in leases:
+            self._beats.forget(lease.lease_id)
+        return [one for one in held if one is not None]
 
     def _claim(
         self, leases: list[Lease], limit: int, worker_id: str, seconds: float, filter: Filter
     ) -> None:
-        def attempt(sighting: Sighting) -> Lease | None:
-            return self._attempt(sighting, worker_id, seconds, filter)
+        def attempt(sighting: Sighting) -> DfqError | None:
+            try:
+                lease = self._attempt(sighting, worker_id, seconds, filter)
+            except DfqError as error:
+                # What the others under way take is not lost by that.
+                return error
+            if lease is not None:
+                leases.append(lease)
+            return None
 
         tried: set[str] = set()
         looked = self.view.age() >= self._attention_seconds
@@ -100,7 +117,7 @@ class Claiming:
                 self.view.look_elsewhere()
                 looked = True
                 continue
-            if self._free_leases() or (looked and self.view.look_on()):
+            if self._rescuing.free_leases() or (looked and self.view.look_on()):
                 continue
             if looked:
                 return
@@ -122,7 +139,7 @@ class Claiming:
         leases: list[Lease],
         limit: int,
         filter: Filter,
-        attempt: Callable[[Sighting], Lease | None],
+        attempt: Callable[[Sighting], DfqError | None],
         tried: set[str],
     ) -> None:
         """Try what was seen, the best first, until there are enough leases."""
@@ -144,14 +161,15 @@ class Claiming:
                 if self._is_paused():
                     unwanted += batch
                     return
-                answers = self._bucket.map(attempt, batch)
-                leases.extend(lease for lease in answers if lease is not None)
+                errors = [one for one in self._bucket.map(attempt, batch) if one is not None]
+                if errors:
+                    raise errors[0]
         finally:
             self.view.put_back(unwanted)
 
     def _known_later(self, sighting: Sighting, filter: Filter) -> bool:
         """Whether it is known already, without a request, that this is not for us now."""
-        if sighting.task is not None and self._left_alone.get(sighting.task_id) == sighting.task:
+        if self.view.is_left_alone(sighting):
             return True
         task = self.view.remembered(sighting)
         if task is None:
@@ -164,7 +182,7 @@ class Claiming:
             return False
         if checked.not_before is not None and checked.not_before > now:
             return True
-        return any(self.view.waits(dependency) for dependency in checked.depends_on)
+        return self._dependencies.surely_wait(checked.depends_on)
 
     # One task
 
@@ -174,9 +192,14 @@ class Claiming:
         known = self.view.remembered(sighting)
         if known is None and self._wary:
             self._wary -= 1
-            known = self._read(sighting, None)
-            if known is None:
-                return None
+            try:
+                known = self.view.read(sighting)
+            except Damaged:
+                # Whoever holds it sets it aside.
+                known = None
+            else:
+                if known is None:
+                    return None
         if known is not None and self._judge(known, filter) == "later":
             self.view.put_back([sighting])
             return None
@@ -196,9 +219,9 @@ class Claiming:
             return None
         try:
             return self._look_at(sighting, known, lease, seconds, filter, boot, wall)
-        except (QueueUnavailable, QueueBusy):
+        except Exception:
             # What we hold but can't read is nobody's. If this fails too, its time runs out.
-            with suppress(QueueUnavailable, QueueBusy):
+            with suppress(DfqError):
                 self._register.clear(lease)
             raise
 
@@ -214,9 +237,9 @@ class Claiming:
     ) -> Lease | None:
         """What was taken: hand it out, or let it go again."""
         self.view.forget(sighting.task_id)
-        task = self._read(sighting, lease)
+        task = self._read(sighting)
         if task is None:
-            self._leave_alone(sighting)
+            self.view.leave_alone(sighting)
             self._register.clear(lease)
             return None
         if lease.fence <= task.fence:
@@ -227,7 +250,7 @@ class Claiming:
                 return None
         elif not self._stands(lease, task, sighting, known):
             return None
-        if self._is_removed_copy(task):
+        if self._rescuing.is_removed_copy(task):
             self._register.clear(lease)
             return None
         verdict = self._judge(task, filter)
@@ -257,28 +280,13 @@ class Claiming:
         found = self._bucket.read_lease(lease.task_id, lease.place)
         return found is not None and found.etag == lease.etag
 
-    def _read(self, sighting: Sighting, lease: LeaseFile | None) -> TaskFile | None:
-        """The task; a damaged one is set aside by whoever holds it."""
+    def _read(self, sighting: Sighting) -> TaskFile | None:
+        """A task that we hold; a damaged one is set aside."""
         try:
-            task = self._bucket.read_task(sighting.task_id, sighting.place)
-        except LeftAlone:
-            self._leave_alone(sighting)
-            return None
+            return self.view.read(sighting)
         except Damaged as damage:
-            if lease is not None:
-                set_aside(self._bucket, sighting, str(damage))
+            set_aside(self._bucket, sighting, str(damage))
             return None
-        if task is not None:
-            self.view.remember(task)
-        return task
-
-    def _leave_alone(self, sighting: Sighting) -> None:
-        """Remember this version of a task as none of ours, so as not to try it at every look."""
-        self.view.forget(sighting.task_id)
-        if len(self._left_alone) > 10_000:
-            self._left_alone.clear()
-        if sighting.task is not None:
-            self._left_alone[sighting.task_id] = sighting.task
 
     def _judge(self, task: TaskFile, filter: Filter) -> _Verdict:
         now = self._bucket.clock.wall()
@@ -289,16 +297,7 @@ class Claiming:
             return "later"
         if checked.not_before is not None and checked.not_before > now:
             return "later"
-        if any(self.view.waits(dependency) for dependency in checked.depends_on):
-            return "later"
-        if not all(self._looking.is_completed(one) for one in checked.depends_on):
-            return "later"
-        return "ready"
-
-    def _is_removed_copy(self, task: TaskFile) -> bool:
-        """Remove a copy that came late of a task that has ended."""
-        end = self._looking.end_of_copied(task)
-        return end is not None and self._applying.remove_task(task, end)
+        return "ready" if self._dependencies.are_met(checked.depends_on) else "later"
 
     def _expire(self, task: TaskFile, lease: LeaseFile) -> None:
         """Nobody claimed it in time: our lease on it becomes its end."""
@@ -321,106 +320,3 @@ class Claiming:
         )
         if written.won:
             self._applying.finish(task, lease)
-
-    # What others hold
-
-    def _free_leases(self) -> bool:
-        """End the leases of the silent, and finish what others committed; True: there is more."""
-        with self._turn:
-            now = self._bucket.clock.wall()
-            found = False
-            waiting = [one for one in self.view.leased() if self._worth_a_look(one, now)]
-            for sighting in waiting[:_LEASES]:
-                found = self.settle(sighting) or found
-            return found
-
-    def _worth_a_look(self, sighting: Sighting, now: float) -> bool:
-        if not self._attention_seconds:
-            return True
-        return self._alive.get(sighting.task_id, 0.0) <= now
-
-    def settle(self, sighting: Sighting) -> bool:
-        """See to the lease of a task; True if the task is nobody's now."""
-        lease = self.view.lease_of(sighting)
-        now = self._bucket.clock.wall()
-        if lease is None:
-            self.view.offer(sighting)
-            return True
-        if lease.state == "leased" or lease.too_new:
-            over_at = self._beats.over_at(lease, now)
-            if over_at > now or lease.too_new:
-                self._note_alive(sighting.task_id, over_at)
-                return False
-        task = self._read(sighting, None)
-        stands = standing(task, lease)
-        if task is None:
-            return False
-        if stands.where != "completed" and self._is_removed_copy(task):
-            self.view.forget(sighting.task_id)
-            return False
-        if lease.state == "free":
-            sighting.free = lease
-            self.view.offer(sighting)
-            return True
-        if stands.where == "leased":
-            return self.end_silent(task, lease) and self._again(sighting)
-        if stands.where == "pending" and lease.state == "leased":
-            if now - lease.modified < VOID_SECONDS + GRANTED_SECONDS:
-                return False
-            return self._register.clear(lease) and self._again(sighting)
-        done = self._applying.finish(task, lease)
-        if stands.where != "pending":
-            self.view.forget(sighting.task_id)
-            return False
-        return done and self._again(sighting)
-
-    def _again(self, sighting: Sighting) -> bool:
-        sighting.task = None
-        if not self._bucket.store.conditional_delete:
-            found = self._bucket.read_lease(sighting.task_id, sighting.place)
-            if found is not None and found.state != "free":
-                return False
-            sighting.free = found
-        self.view.offer(sighting)
-        return True
-
-    def _note_alive(self, task_id: str, until: float) -> None:
-        if len(self._alive) > 10_000:
-            self._alive.clear()
-        self._alive[task_id] = until
-
-    def end_silent(self, task: TaskFile, lease: LeaseFile) -> bool:
-        """Take a task from a holder that went silent; True if it is tried again.
-
-        The delivery counts, so a task that kills its workers comes to its end.
-        """
-        now = self._bucket.clock.wall()
-        attempts = task.checked.attempts + 1
-        fence = fence_of(task, lease)
-        error = TaskError(
-            at=now,
-            attempt=attempts,
-            fence=fence,
-            worker_id=lease.worker_id,
-            kind="crash",
-            message=f"worker {lease.worker_id} went silent",
-        )
-        again = attempts < task.task(self._bucket.policy).max_attempts
-        written, ended = self._register.rewrite(
-            lease,
-            state="back" if again else "failed",
-            fence=fence,
-            attempts=attempts,
-            error=error_fields(error),
-            finished_at=stamp(now),
-        )
-        if not written.won:
-            return False
-        self.ended_silent += 1
-        self.failed += not again
-        self._applying.finish(task, ended)
-        return again
-
-    #: How many leases of the silent were ended, and how many of those tasks failed for good.
-    ended_silent = 0
-    failed = 0

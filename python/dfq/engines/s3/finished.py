@@ -178,6 +178,15 @@ class Finished:
             removed |= gone
         return len(removed)
 
+    def drop(self, latest: float) -> int:
+        """Delete the objects that were written by then, unread; how many records there were.
+
+        Whatever is in one was completed before it was written.
+        """
+        doomed = [one.key for one in self._bucket.list_all(COMPLETED) if one.modified <= latest]
+        self._bucket.store.delete_many(doomed)
+        return sum(read_name(key).count or 0 for key in doomed)
+
     def _tidy(self, lease: LeaseFile) -> None:
         # Copies of task.json that came late have the ETags of the versions they are copies of.
         for etag in {lease.fields.get("task_etag"), lease.fields.get("first_etag")} - {None}:

@@ -15,6 +15,8 @@ from dfq.task import MAX_ID_LENGTH
 #: The key a look at the queue's front starts after. It is no folder's name: SeaweedFS leaves out
 #: the folder that a listing is to start after.
 FRONT: Final = "failed~"
+#: The same for all that a sweep looks at.
+SWEPT: Final = "completed~"
 PENDING: Final = "pending/"
 LANES: Final = "lanes/"
 FAILED: Final = "failed/"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import orjson
 
-from dfq.engines.s3.applying import Standing, came_late, standing
+from dfq.engines.s3.applying import Standing, came_late
 from dfq.engines.s3.beats import Beats
 from dfq.engines.s3.bodies import (
     Damaged,
@@ -21,12 +21,13 @@ from dfq.engines.s3.bodies import (
     seconds_of,
 )
 from dfq.engines.s3.bucket import Bucket
+from dfq.engines.s3.census import Census, Counting
 from dfq.engines.s3.fields import count
 from dfq.engines.s3.finished import Finished
-from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, failed_key, home
+from dfq.engines.s3.keys import FAILED, PAUSED, PENDING, failed_key, home, read_pending
 from dfq.engines.s3.quarantine import set_aside_keys
+from dfq.engines.s3.standings import Standings
 from dfq.engines.s3.vacancy import is_mark
-from dfq.engines.s3.view import Sighting, add_sighting
 from dfq.errors import WrongState
 from dfq.lease import Lease
 from dfq.record import Filter, Record, State, Stats
@@ -34,31 +35,6 @@ from dfq.store import BodyTooLarge
 
 #: Where a dependency is: completed is met, the rest is what ``blocked_by`` says.
 Where = Literal["completed", "pending", "failed", "unknown"]
-
-_READ_AT_ONCE = 256
-
-
-class _NotForUs(WrongState):
-    """The task is there, but only another dfq knows what to do with it."""
-
-
-@dataclass
-class Census:
-    """All that is under ``pending/``, as it was when it was listed and read."""
-
-    sightings: dict[str, Sighting] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
-    damaged: dict[str, str] = field(default_factory=dict)
-    #: Tasks that are not for this dfq, and why.
-    left_alone: dict[str, str] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-
-    def is_waiting(self, task_id: str) -> bool:
-        """Whether there is a task that is not finished."""
-        stands = self.standings.get(task_id)
-        if stands is None:
-            return task_id in self.sightings
-        return stands.where in ("pending", "leased")
 
 
 @dataclass(frozen=True)
@@ -75,35 +51,20 @@ class FailedFile:
 class Looking:
     """Reads tasks, wherever they are."""
 
-    def __init__(self, bucket: Bucket, beats: Beats, finished: Finished) -> None:
+    def __init__(
+        self, bucket: Bucket, standings: Standings, beats: Beats, finished: Finished
+    ) -> None:
         self._bucket = bucket
+        self._standings = standings
         self._beats = beats
         self._finished = finished
-        # What was read of tasks and leases, by its version.
-        self._read_before: dict[str, tuple[str | None, str | None, Standing]] = {}
+        self._counting = Counting(bucket, standings)
 
     # One task
 
     def standing_of(self, task_id: str, place: str | None = None) -> Standing:
         """How a task stands that is (or was) under ``pending/``; raises WrongState if damaged."""
-        place = place or home(task_id)
-        lease = self._bucket.read_lease(task_id, place)
-        task = self._task_of(task_id, place)
-        if lease is None and task is not None:
-            # Between the two reads it may have been taken, and more. What a lease is compared
-            # with was read after it: an older task would count too few deliveries.
-            lease = self._bucket.read_lease(task_id, place)
-            if lease is not None:
-                task = self._task_of(task_id, place)
-        return standing(task, lease)
-
-    def _task_of(self, task_id: str, place: str) -> TaskFile | None:
-        try:
-            return self._bucket.read_task(task_id, place)
-        except Damaged as error:
-            raise WrongState(f"task {task_id!r} is damaged: {error}") from None
-        except LeftAlone as error:
-            raise _NotForUs(f"task {task_id!r} is left alone: {error}") from None
+        return self._standings.now(task_id, place)
 
     def get(self, task_id: str) -> Record | None:
         """All about one task."""
@@ -174,8 +135,16 @@ class Looking:
 
     # Records
 
-    def record(self, stands: Standing, wheres: Mapping[str, Where] | None = None) -> Record:
-        """What :meth:`get` tells of a task under ``pending/``."""
+    def record(
+        self,
+        stands: Standing,
+        wheres: Mapping[str, Where] | None = None,
+        read_after: float = math.inf,
+    ) -> Record:
+        """What :meth:`get` tells of a task under ``pending/``.
+
+        A sign of life that was read after that moment, on our own clock, is not read again.
+        """
         if stands.where == "completed":
             assert stands.lease is not None
             return self.completed_record(stands.lease.fields)
@@ -183,7 +152,7 @@ class Looking:
         task = stands.task.task(self._bucket.policy)
         lease = None
         if stands.where == "leased" and stands.lease is not None:
-            renewed = self._beats.last_sign(stands.lease)
+            renewed = self._beats.last_sign(stands.lease, read_after)
             lease = stands.lease.lease(
                 task, task.attempts + 1, renewed=self._signed(stands, renewed)
             )
@@ -241,49 +210,13 @@ class Looking:
 
     # Many
 
-    def census(self, records_before: float = math.inf) -> Census:
-        """List and read all that is under ``pending/``; what has not changed is not read again.
+    def census(self, *, exactly: bool = False, pending_only: bool = False) -> Census:
+        """All that is under ``pending/``; what has not changed is not read again.
 
-        A lease without a task (mostly the record of a completed one) is left out if it was written
-        later than ``records_before``.
+        ``exactly``: a lease is looked for even where the listing shows none. ``pending_only``:
+        leases without a task are not read.
         """
-        census = Census()
-        for stored in self._bucket.list_all(PENDING):
-            if not add_sighting(census.sightings, stored):
-                census.foreign.append(stored.key)
-        items = [
-            one
-            for one in census.sightings.values()
-            if one.task is not None or one.lease is None or one.lease.modified <= records_before
-        ]
-        for start in range(0, len(items), _READ_AT_ONCE):
-            lot = items[start : start + _READ_AT_ONCE]
-            for one, stands in zip(lot, self._bucket.map(self._resolve, lot), strict=True):
-                if isinstance(stands, _NotForUs):
-                    census.left_alone[one.task_id] = str(stands)
-                elif isinstance(stands, WrongState):
-                    census.damaged[one.task_id] = str(stands)
-                else:
-                    census.standings[one.task_id] = stands
-        gone = self._read_before.keys() - census.sightings.keys()
-        for task_id in gone:
-            self._read_before.pop(task_id, None)
-        return census
-
-    def _resolve(self, one: Sighting) -> Standing | WrongState:
-        task_etag = None if one.task is None else one.task.etag
-        lease_etag = None if one.lease is None else one.lease.etag
-        known = self._read_before.get(one.task_id)
-        if known is not None and known[:2] == (task_etag, lease_etag):
-            return known[2]
-        try:
-            stands = self.standing_of(one.task_id, one.place)
-        except WrongState as error:
-            return error
-        task, lease = stands.task, stands.lease or stands.leftover
-        if (task and task.etag) == task_etag and (lease and lease.etag) == lease_etag:
-            self._read_before[one.task_id] = (task_etag, lease_etag, stands)
-        return stands
+        return self._counting.census(exactly, pending_only)
 
     def failed_ids(self) -> dict[str, str]:
         """The failed tasks, and the keys of their records."""
@@ -302,7 +235,9 @@ class Looking:
 
     def _records(self, state: State | None) -> Iterator[Record]:
         told: set[str] = set()
-        census = self.census()
+        began = self._bucket.clock.boot()
+        pending_only = state in ("ready", "delayed", "blocked", "leased")
+        census = self.census(pending_only=pending_only)
         failed = self.failed_ids()
         wheres = self._wheres(census, failed)
         for task_id, stands in census.standings.items():
@@ -313,7 +248,7 @@ class Looking:
                 if state in (None, "failed"):
                     yield self._failed_record(*_as_failed(stands))
             elif state is None or (stands.where == "completed") == (state == "completed"):
-                yield self.record(stands, wheres)
+                yield self.record(stands, wheres, began)
         if state in (None, "failed"):
             for task_id in failed.keys() - told:
                 found = self.readable_failed(task_id)
@@ -351,9 +286,16 @@ class Looking:
             record.lease for record in self.records("leased", Filter()) if record.lease is not None
         ]
 
-    def stats(self) -> Stats:
-        """Count everything."""
-        census = self.census()
+    def count_pending(self) -> int:
+        """How many tasks there are under ``pending/``, by the listing alone."""
+        pending = (
+            read_pending(one.key) for one in self._bucket.list_all(PENDING) if not is_mark(one)
+        )
+        return sum(1 for key in pending if key is not None and not key.is_lease)
+
+    def stats(self, *, pending_only: bool = False) -> Stats:
+        """Count everything, or leave out what finished lately and is in no record yet."""
+        census = self.census(pending_only=pending_only)
         failed = self.failed_ids()
         wheres = self._wheres(census, failed)
         states: Counter[str] = Counter()

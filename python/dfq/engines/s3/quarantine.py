@@ -17,8 +17,11 @@ _IN_TEXT_BYTES: Final = 4 << 20
 BYTES: Final = ".bytes"
 
 
-def set_aside(bucket: Bucket, sighting: Sighting, reason: str) -> bool:
-    """Move the task.json of a task that we hold to ``quarantine/``, byte by byte."""
+def set_aside(bucket: Bucket, sighting: Sighting, reason: str, *, completed: bool = False) -> bool:
+    """Move the task.json of a task that we hold to ``quarantine/``, byte by byte.
+
+    Of a task that is completed already it may go without being held.
+    """
     key = task_key(sighting.place)
     try:
         found = bucket.read(key)
@@ -46,7 +49,8 @@ def set_aside(bucket: Bucket, sighting: Sighting, reason: str) -> bool:
         }
     )
     bucket.writes.create(f"{name}.json", body)
-    return bucket.vacate(key, found.etag)
+    remove = bucket.erase if completed else bucket.vacate
+    return remove(key, found.etag)
 
 
 def set_aside_keys(bucket: Bucket) -> list[str]:

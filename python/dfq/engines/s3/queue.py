@@ -25,6 +25,7 @@ from dfq.engines.s3.beats import Beats
 from dfq.engines.s3.bodies import NORMAL, dumps, own, stamp
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.claiming import Claiming
+from dfq.engines.s3.dependencies import Dependencies
 from dfq.engines.s3.finished import Finished
 from dfq.engines.s3.idling import Idling
 from dfq.engines.s3.keys import PAUSED
@@ -32,8 +33,12 @@ from dfq.engines.s3.looking import Looking
 from dfq.engines.s3.policies import checked_policy, policy_in
 from dfq.engines.s3.pushing import Pushing
 from dfq.engines.s3.register import Register
+from dfq.engines.s3.rescuing import Rescuing
 from dfq.engines.s3.settling import Settling
+from dfq.engines.s3.standings import Standings
+from dfq.engines.s3.sweeping import Sweeping
 from dfq.engines.s3.upkeep import Upkeep
+from dfq.engines.s3.view import View
 from dfq.engines.s3.writes import Pause
 from dfq.errors import DfqError
 from dfq.lease import Lease
@@ -92,21 +97,43 @@ class S3Queue(EngineQueue):
         applying = Applying(bucket, register)
         self._beats = Beats(bucket)
         self._finished = Finished(bucket)
-        self._looking = Looking(bucket, self._beats, self._finished)
+        standings = Standings(bucket)
+        self._looking = Looking(bucket, standings, self._beats, self._finished)
         self._pushing = Pushing(bucket, self._looking, self._finished)
         self._settling = Settling(
             bucket, register, applying, self._beats, self._looking, self._finished
         )
-        self._claiming = Claiming(
+        view = View(bucket)
+        rescuing = Rescuing(
             bucket,
             register,
             applying,
             self._beats,
             self._looking,
+            view,
             attention_seconds=attention_seconds,
         )
-        self._upkeep = Upkeep(
-            bucket, register, applying, self._looking, self._finished, self._claiming
+        self._dependencies = Dependencies(bucket, self._looking, self._finished, view)
+        self._claiming = Claiming(
+            bucket,
+            register,
+            applying,
+            self._beats,
+            view,
+            rescuing,
+            self._dependencies,
+            attention_seconds=attention_seconds,
+        )
+        self._upkeep = Upkeep(bucket, register, applying, self._looking, self._finished)
+        self._sweeping = Sweeping(
+            bucket,
+            register,
+            standings,
+            self._looking,
+            self._finished,
+            self._claiming,
+            rescuing,
+            self._upkeep.end,
         )
         self._idling = Idling(bucket.clock, chance)
         self._certified = certified
@@ -126,6 +153,18 @@ class S3Queue(EngineQueue):
     def sweep_seconds(self) -> float:
         """A sweep lists the whole queue; claims end the leases of the silent anyway."""
         return SWEEP_SECONDS
+
+    def sight(self) -> int | None:
+        """Stands for all that the last claim saw of the queue; None if that was not all of it."""
+        return self._claiming.view.mark
+
+    def count_unfinished(self) -> int:
+        """About how many tasks may still be done: by their keys, so that none is read."""
+        return self._looking.count_pending()
+
+    def pending_stats(self) -> Stats:
+        """Count what is pending; of what is finished, only what costs nothing more."""
+        return self._looking.stats(pending_only=True)
 
     def _certify(self) -> None:
         """A store that lets two writers win must never see a lease."""
@@ -170,6 +209,7 @@ class S3Queue(EngineQueue):
         value = None if result is None else orjson.Fragment(result)
         self._settling.ack(lease, value, len(result or b""))
         self._bucket.tally.add("completed")
+        self._dependencies.completed(lease.task_id)
         self._stir()
 
     def _nack(self, lease: Lease, error: str, kind: str, delay_seconds: float) -> Outcome:
@@ -251,7 +291,7 @@ class S3Queue(EngineQueue):
         self._certify()
         self._settling.fold()
         self._beats.tell()
-        return self._upkeep.sweep()
+        return self._sweeping.sweep()
 
     def usage(self) -> List[Usage]:
         """What the processes of the last day asked of the store, and this one."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dfq.engines.s3.applying import Applying, is_void
 from dfq.engines.s3.beats import Beats, Held, rewritten, taken
-from dfq.engines.s3.bodies import LeaseFile, TaskFile, error_fields, stamp
+from dfq.engines.s3.bodies import Damaged, LeaseFile, LeftAlone, TaskFile, error_fields, stamp
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.finished import FOLD_RECORDS, Finished, Unfolded
 from dfq.engines.s3.keys import home
@@ -281,7 +281,11 @@ class Settling:
 
         What was written under it is taken back. Nobody gave anything on it: task.json is newer.
         """
-        task = self._bucket.read_task(lease.task_id, lease.place)
+        try:
+            task = self._bucket.read_task(lease.task_id, lease.place)
+        except (Damaged, LeftAlone):
+            # Who overwrote it knew of no lease; what there is now tells no fence.
+            return
         if is_void(task, lease):
             self._register.clear(lease)
             # Somebody may hold it by now, under a newer lease.

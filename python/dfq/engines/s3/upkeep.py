@@ -1,4 +1,4 @@
-"""Looking after the queue: sweeping, purging, and moving tasks by id."""
+"""Looking after the queue: purging, and moving tasks by id."""
 
 from __future__ import annotations
 
@@ -7,44 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dfq.engines.base import not_requeued
-from dfq.engines.s3.applying import KEPT_SECONDS, Applying, Standing
-from dfq.engines.s3.beats import GRANTED_SECONDS
-from dfq.engines.s3.bodies import (
-    NORMAL,
-    LeaseFile,
-    LeftAlone,
-    TaskFile,
-    error_fields,
-    seconds_of,
-    stamp,
-)
+from dfq.engines.s3.applying import Applying, Standing
+from dfq.engines.s3.bodies import NORMAL, LeaseFile, TaskFile, error_fields, seconds_of, stamp
 from dfq.engines.s3.bucket import Bucket
-from dfq.engines.s3.claiming import VOID_SECONDS, Claiming
-from dfq.engines.s3.finished import OTHERS_SECONDS, Finished
-from dfq.engines.s3.keys import (
-    FAILED,
-    LANES,
-    WORKERS,
-    failed_id,
-    failed_key,
-    home,
-    lane_key,
-    lease_key,
-    read_lane,
-    task_key,
-)
-from dfq.engines.s3.looking import Census, Looking
-from dfq.engines.s3.quarantine import set_aside
+from dfq.engines.s3.finished import Finished
+from dfq.engines.s3.keys import failed_key, home, lane_key, task_key
+from dfq.engines.s3.looking import Looking
 from dfq.engines.s3.register import Register
 from dfq.engines.s3.view import Sighting
 from dfq.errors import QueueBusy, TaskNotFound, WrongState
-from dfq.record import State, SweepReport
-from dfq.store import Stored
+from dfq.record import State
 from dfq.task import ErrorKind, TaskError
 
-#: What a crash may leave behind (a mark without its task, the beat of a dead process) is deleted
-#: when it is so old that no one can be about to use it.
-LITTER_SECONDS: Final = 86_400.0
 _TRIES: Final = 8
 
 
@@ -58,157 +32,12 @@ class Upkeep:
         applying: Applying,
         looking: Looking,
         finished: Finished,
-        claiming: Claiming,
     ) -> None:
         self._bucket = bucket
         self._register = register
         self._applying = applying
         self._looking = looking
         self._finished = finished
-        self._claiming = claiming
-        # The records of failures that a sweep has looked at.
-        self._failures_seen: dict[str, Stored] = {}
-
-    # Sweeping
-
-    def sweep(self) -> SweepReport:
-        """Put right what crashes left behind, and what time did."""
-        claiming = self._claiming
-        ended, failed = claiming.ended_silent, claiming.failed
-        # Others look after their own records, and we did after ours.
-        census = self._looking.census(self._bucket.clock.wall() - OTHERS_SECONDS)
-        quarantined = sum(self._set_aside(census.sightings[one]) for one in census.damaged)
-        expired = 0
-        for task_id, stands in census.standings.items():
-            sighting = census.sightings[task_id]
-            complete = sighting.lease is not None and sighting.task is not None
-            if complete and claiming.settle(sighting):
-                stands = self._looking.standing_of(task_id, sighting.place)
-            if stands.where == "pending" and self._life_is_over(stands.task):
-                assert stands.task is not None
-                expired += self._fail(
-                    stands, "nobody claimed it within its time to live", "expired"
-                )
-        folded = self._fold_old(census)
-        return SweepReport(
-            expired_leases=claiming.ended_silent - ended,
-            failed=claiming.failed - failed + expired,
-            temporary_removed=self._clear_litter(census),
-            quarantined=quarantined,
-            archived=folded,
-            dropped=self._drop_old(),
-        )
-
-    def _life_is_over(self, task: TaskFile | None) -> bool:
-        if task is None or task.checked.expires_at is None:
-            return False
-        return task.checked.expires_at <= self._bucket.clock.wall()
-
-    def _set_aside(self, sighting: Sighting) -> bool:
-        """Set a damaged task aside, under a lease so that nobody else does."""
-        lease = self._register.take(
-            sighting.task_id,
-            sighting.place,
-            worker_id="sweep",
-            seconds=self._bucket.policy.lease_seconds,
-            fence=1,
-        )
-        if lease is None:
-            return False
-        try:
-            self._bucket.read_task(sighting.task_id, sighting.place)
-        except LeftAlone:
-            done = False
-        except ValueError as damage:
-            done = set_aside(self._bucket, sighting, str(damage))
-        else:
-            done = False
-        self._register.clear(lease)
-        return done
-
-    def _fold_old(self, census: Census) -> int:
-        """Fold the records of processes that did not come to it."""
-        now = self._bucket.clock.wall()
-        old = []
-        for task_id, stands in census.standings.items():
-            lease = stands.lease if stands.where == "completed" else None
-            if lease is None or census.sightings[task_id].task is not None:
-                continue
-            ours = lease.session == self._bucket.session
-            if now - lease.modified >= (KEPT_SECONDS if ours else OTHERS_SECONDS):
-                old.append(lease)
-        return self._finished.fold_for_others(old)
-
-    def _clear_litter(self, census: Census) -> int:
-        """Delete leases without a task, marks without a task, and beats of the dead."""
-        now = self._bucket.clock.wall()
-        failures = {one.key: one for one in self._bucket.list_all(FAILED)}
-        removed = self._clear_late_failures(census, failures)
-        for stands in census.standings.values():
-            lease = stands.leftover if stands.where == "nowhere" else None
-            if lease is None or lease.too_new:
-                continue
-            alive = max(lease.seconds(self._bucket.policy), VOID_SECONDS, KEPT_SECONDS)
-            if now - lease.modified >= alive + GRANTED_SECONDS:
-                removed += self._let_go(lease, now, failed_key(lease.task_id) in failures)
-        litter = []
-        for stored in self._bucket.list_all(LANES):
-            lane = read_lane(stored.key)
-            if lane is None or census.is_waiting(lane[1]):
-                continue
-            if now - stored.modified >= LITTER_SECONDS:
-                litter.append(stored.key)
-        litter += [
-            stored.key
-            for stored in self._bucket.list_all(WORKERS)
-            if now - stored.modified >= LITTER_SECONDS
-        ]
-        self._bucket.store.delete_many(litter)
-        return removed + len(litter)
-
-    def _let_go(self, lease: LeaseFile, now: float, may_be_requeued: bool) -> bool:
-        """Delete a lease without a task.
-
-        A store that can't delete on a condition keeps it while the task may come back, and a day
-        longer.
-        """
-        store = self._bucket.store
-        if store.conditional_delete:
-            return self._register.clear(lease)
-        if may_be_requeued or (lease.state == "free" and now - lease.modified < LITTER_SECONDS):
-            return False
-        if lease.state == "free":
-            store.delete_many([task_key(lease.place), lease_key(lease.place)])
-            return True
-        return self._register.clear(lease)
-
-    def _clear_late_failures(self, census: Census, stored: dict[str, Stored]) -> int:
-        """Delete records of failures that arrived when their task was requeued, or completed.
-
-        Each is looked at once: a copy that comes late is another object to this.
-        """
-        fresh = {key for key, one in stored.items() if self._failures_seen.get(key) != one}
-        self._failures_seen = stored
-        ids = {failed_id(key) for key in fresh} - {""}
-        completed = self._finished.known(sorted(ids))
-        removed = 0
-        for task_id in ids:
-            stands = census.standings.get(task_id)
-            if task_id in completed or (stands is not None and stands.where == "completed"):
-                key = failed_key(task_id)
-                removed += self._bucket.erase(key, stored[key].etag)
-            elif stands is not None and stands.where in ("pending", "leased"):
-                failed = self._looking.readable_failed(task_id)
-                assert stands.task is not None
-                if failed is not None and failed.fence <= stands.task.fence:
-                    removed += self._bucket.vacate(failed_key(task_id), failed.etag)
-        return removed
-
-    def _drop_old(self) -> int:
-        policy = self._bucket.policy
-        if policy.finished != "drop":
-            return 0
-        return self.purge("completed", older_than_seconds=policy.finished_after_seconds)
 
     # Moving tasks by id
 
@@ -229,7 +58,7 @@ class Upkeep:
                 task = self._bucket.read_task(task_id, home(task_id))
                 self._applying.finish(task, stands.leftover)
                 continue
-            if self._fail(stands, reason, kind):
+            if self.end(stands, reason, kind):
                 return
         raise QueueBusy(f"task {task_id!r} changes hands all the time; try again")
 
@@ -243,7 +72,7 @@ class Upkeep:
             )
         return WrongState(f"task {task_id!r} is {record.state} already; nothing was changed")
 
-    def _fail(self, stands: Standing, reason: str, kind: ErrorKind) -> bool:
+    def end(self, stands: Standing, reason: str, kind: ErrorKind) -> bool:
         """End a pending task, whoever holds it; False if somebody was faster."""
         task, lease = stands.task, stands.lease
         assert task is not None
@@ -360,7 +189,7 @@ class Upkeep:
             return older_than_seconds is None or moment <= latest
 
         removed = 0
-        census = self._looking.census()
+        census = self._looking.census(exactly=True)
         failed = self._looking.failed_ids() if state in (None, "failed") else {}
         for task_id, stands in census.standings.items():
             if stands.where == "nowhere":

@@ -12,10 +12,10 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from dfq.engines.s3.bodies import NORMAL, LeaseFile, TaskFile
+from dfq.engines.s3.bodies import NORMAL, LeaseFile, LeftAlone, TaskFile
 from dfq.engines.s3.bucket import Bucket
 from dfq.engines.s3.keys import FRONT, LANES, PAUSED, PENDING, home, read_lane, read_pending
 from dfq.store import MAX_PAGE, Page, Stored
@@ -50,6 +50,8 @@ class _Found:
     sightings: dict[str, Sighting] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
     paused: bool = False
+    #: The versions of leases without a task: mostly records of what was completed lately.
+    ended: dict[str, str] = field(default_factory=dict)
 
 
 class View:
@@ -63,12 +65,17 @@ class View:
         self._lanes: dict[str, int] = {}
         self._tasks: OrderedDict[str, TaskFile] = OrderedDict()
         self._leases: OrderedDict[str, LeaseFile] = OrderedDict()
+        # task_id -> the version of its task.json that is not for us
+        self._left_alone: OrderedDict[str, Stored] = OrderedDict()
+        self._ended: OrderedDict[str, str] = OrderedDict()
         self._large = False
         # The pages of a large queue that are still to be seen.
         self._round: Iterator[Page] | None = None
         self.paused = False
         #: When the front was last looked at, on our own clock; None: never, or not any more.
         self.looked_at: float | None = None
+        #: Stands for all that the last look saw; None: that was not the whole queue.
+        self.mark: int | None = None
 
     # Looking
 
@@ -79,11 +86,16 @@ class View:
             self.looked_at = self._bucket.clock.boot()
             found = _read(page)
             self._lanes, self.paused = found.lanes, found.paused
-            if page.next is not None and page.next.startswith(LANES):
-                self._rest_of_lanes(page.next)
+            if page.next is not None and page.next < PAUSED:
+                # The page did not come so far.
+                self.paused = self._bucket.has(PAUSED)
+                if page.next.startswith(LANES):
+                    self._rest_of_lanes(page.next)
             self._large = page.next is not None and page.next < _BEYOND
+            self.mark = None if self._large else _mark_of(page)
             if not self._large:
                 self._round = None
+                self._ended.clear()
                 self._show(found)
             elif self._round is None:
                 self._round = self._pages()
@@ -133,6 +145,8 @@ class View:
 
     def _show(self, found: _Found) -> None:
         self._seen = found.sightings
+        for task_id, etag in found.ended.items():
+            _keep(self._ended, task_id, etag)
         for task_id, priority in self._lanes.items():
             if task_id in self._seen:
                 self._seen[task_id].priority = priority
@@ -203,6 +217,16 @@ class View:
             seen = self._seen.get(task_id)
             return seen is not None and seen.task is not None
 
+    def ended(self, task_id: str) -> str | None:
+        """The version of a lease that was seen without its task: it may have been completed."""
+        with self._lock:
+            return self._ended.get(task_id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last look saw all that is pending."""
+        return self.mark is not None
+
     def age(self) -> float:
         """Seconds since the last look."""
         with self._lock:
@@ -217,13 +241,33 @@ class View:
 
     # Remembering
 
-    def remember(self, task: TaskFile) -> None:
-        """A task was read: until it changes, it need not be read again."""
+    def read(self, sighting: Sighting) -> TaskFile | None:
+        """The task; None if it is gone or not for us. Raises Damaged."""
+        try:
+            task = self._bucket.read_task(sighting.task_id, sighting.place)
+        except LeftAlone:
+            self.leave_alone(sighting)
+            return None
+        if task is not None:
+            with self._lock:
+                _keep(self._tasks, task.task_id, _envelope(task))
+        return task
+
+    def leave_alone(self, sighting: Sighting) -> None:
+        """Remember this version of a task as none of ours, so as not to try it at every look."""
         with self._lock:
-            _keep(self._tasks, task.task_id, task)
+            self.forget(sighting.task_id)
+            if sighting.task is not None:
+                _keep(self._left_alone, sighting.task_id, sighting.task)
+
+    def is_left_alone(self, sighting: Sighting) -> bool:
+        """Whether this version of a task is known as none of ours."""
+        with self._lock:
+            known = self._left_alone.get(sighting.task_id)
+            return sighting.task is not None and known == sighting.task
 
     def remembered(self, sighting: Sighting) -> TaskFile | None:
-        """What is known of a task, if it has not changed since."""
+        """The envelope of a task that was read, if it has not changed since."""
         with self._lock:
             task = self._tasks.get(sighting.task_id)
             if task is None or (sighting.task is not None and task.etag != sighting.task.etag):
@@ -251,6 +295,17 @@ def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
         kept.popitem(last=False)
 
 
+def _mark_of(page: Page) -> int:
+    # Behind what is pending stand the beats, which change all the time.
+    return hash(tuple(one for one in page.entries if one.key < _BEYOND))
+
+
+def _envelope(task: TaskFile) -> TaskFile:
+    """What is worth remembering of a task: what it carries may be large."""
+    fields = {k: v for k, v in task.fields.items() if k not in ("payload", "saved", "errors")}
+    return replace(task, fields=fields)
+
+
 def _whole(page: Page) -> str:
     """Where to go on, so that a task whose objects are parted by the page's end is seen whole."""
     last = read_pending(page.entries[-1].key)
@@ -270,6 +325,9 @@ def _read(page: Page) -> _Found:
         else:
             add_sighting(found.sightings, stored)
     # A lease without a task is a record to be folded, or a leftover: the sweep looks at those.
+    found.ended = {
+        i: one.lease.etag for i, one in found.sightings.items() if one.task is None and one.lease
+    }
     found.sightings = {i: one for i, one in found.sightings.items() if one.task is not None}
     return found
 
