@@ -107,7 +107,7 @@ COMPILER_GUARDS = (
     one(
         *("no mark of deletion goes while something waits", "passes.py", "def _works("),
         ("is_all = complete and len(taken) == len(entries)", "is_all = True"),
-        *(RACES, "forgotten_only"),
+        *(RACES, "in_none"),
     ),
     one(
         *("none goes while another inbox has foreign files", "passes.py", "def _works("),
