@@ -101,7 +101,7 @@ GUARDS = {
     ),
     "doubtful-lease": Guard(
         "a lease that may have ended is compared with its task",
-        ((Settling, "_refuse_if_void", lambda self, lease: None),),
+        ((Settling, "_refuse_if_void", lambda self, lease, **_: None),),
     ),
     "late-beats": Guard(
         "a sign of life counts only if its answer comes in time",

@@ -46,6 +46,10 @@ class Weather:
     def drawn(cls, world: World) -> Weather:
         """The weather of a whole run."""
         draw = world.random
+        if draw.random() < 0.25:
+            # A storm: requests come twice, the second much later, while processes stand still.
+            lost_answer = draw.choice((0.05, 0.12))
+            return cls(duplicated=0.3, lost_answer=lost_answer, pause=0.15)
         shares = draw.choice(((0.0,), (0.0, 0.02), (0.0, 0.05), (0.0, 0.0, 0.12), (0.08,)))
         faults = {name: draw.choice(shares) for name in _FAULTS}
         return cls(

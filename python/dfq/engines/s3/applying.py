@@ -89,7 +89,7 @@ def ended(task: TaskFile, lease: LeaseFile) -> TaskFile:
         "not_before": lease.fields.get("not_before"),
         "saved": lease.fields.get("saved", task.saved),
         # The version that was pushed: a copy of it may still be on its way.
-        "first_etag": task.fields.get("first_etag", task.etag),
+        "first_etag": task.first_etag,
     }
     return replace(task, fields={k: v for k, v in fields.items() if v is not None})
 

@@ -173,6 +173,11 @@ class TaskFile:
             raise Damaged(f"task.json: {error}") from None
 
     @property
+    def first_etag(self) -> str:
+        """The version that was pushed: it tells one task from another that had its id."""
+        return str(self.fields.get("first_etag", self.etag))
+
+    @property
     def fence(self) -> int:
         """The greatest fence that a settled lease had."""
         return self.fields.get("fence") or 0

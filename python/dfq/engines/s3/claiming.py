@@ -317,6 +317,7 @@ class Claiming:
             attempts=task.checked.attempts,
             error=error_fields(error),
             finished_at=stamp(now),
+            first_etag=task.first_etag,
         )
         if written.won:
             self._applying.finish(task, lease)

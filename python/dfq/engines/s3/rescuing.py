@@ -179,6 +179,7 @@ class Rescuing:
             attempts=attempts,
             error=error_fields(error),
             finished_at=stamp(now),
+            first_etag=task.first_etag,
         )
         if not written.won:
             return False

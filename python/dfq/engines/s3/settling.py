@@ -92,6 +92,7 @@ class Settling:
             error=error_fields(self._error(held, kind, message)),
             not_before=stamp(now + delay_seconds) if again and delay_seconds else None,
             finished_at=stamp(now),
+            first_etag=held.task.first_etag,
         )
         self._carry_out(held.task, committed)
         return Outcome.RETRY if again else Outcome.FAILED
@@ -118,6 +119,7 @@ class Settling:
             attempts=held.attempt,
             error=error_fields(self._error(held, "buried", reason)),
             finished_at=stamp(now),
+            first_etag=held.task.first_etag,
         )
         self._carry_out(held.task, committed)
 
@@ -237,7 +239,7 @@ class Settling:
                 self._beats.forget(lease_id)
                 self._doubtful.pop(lease_id, None)
             elif not self._is_certain(held):
-                self._refuse_if_void(committed)
+                self._refuse_if_void(committed, is_there=True)
             return held, committed
         raise QueueBusy(
             f"the lease on task {held.lease.task_id!r} is written again and again by others; "
@@ -276,17 +278,18 @@ class Settling:
         except (QueueUnavailable, QueueBusy):
             return None
 
-    def _refuse_if_void(self, lease: LeaseFile) -> None:
+    def _refuse_if_void(self, lease: LeaseFile, *, is_there: bool = False) -> None:
         """Raise LeaseLost if a lease had ended, and was brought back by a late copy of its claim.
 
-        What was written under it is taken back. Nobody gave anything on it: task.json is newer.
+        What was written under it is taken back. Nobody gave anything on it: task.json is newer, or
+        gone although its lease is there and has no end.
         """
         try:
             task = self._bucket.read_task(lease.task_id, lease.place)
         except (Damaged, LeftAlone):
             # Who overwrote it knew of no lease; what there is now tells no fence.
             return
-        if is_void(task, lease):
+        if is_void(task, lease) or (task is None and is_there):
             self._register.clear(lease)
             # Somebody may hold it by now, under a newer lease.
             raise self._why_lost(lease, self._bucket.read_lease(lease.task_id, lease.place))

@@ -96,6 +96,7 @@ class Upkeep:
             "attempts": attempts,
             "error": error_fields(error),
             "finished_at": stamp(now),
+            "first_etag": task.first_etag,
         }
         committed: LeaseFile | None
         if held and lease is not None:
