@@ -197,11 +197,25 @@ def make_bucket(endpoint: str, name: str = BUCKET) -> str:
         # A first object: some servers accept a bucket before they can store, and read.
         s3.put_object(Bucket=name, Key="ready", Body=b"")
         s3.get_object(Bucket=name, Key="ready")["Body"].read()
+        s3.list_objects_v2(Bucket=name, MaxKeys=1)
+        # Conditions go through locks, which are there later than the rest.
+        _create_again(s3, name)
     except (BotoCoreError, ClientError) as error:
         return str(error)
     finally:
         s3.close()
     return ""
+
+
+def _create_again(s3: Any, bucket: str) -> None:
+    from botocore.exceptions import ClientError
+
+    try:
+        s3.put_object(Bucket=bucket, Key="ready", Body=b"", IfNoneMatch="*")
+    except ClientError as error:
+        # As it should be: it is there.
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != 412:
+            raise
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
