@@ -235,6 +235,9 @@ class Settling:
                     doubtful = doubtful | {nonce}
                 if not self._was_done(held, committed, found, doubtful):
                     raise self._why_lost(held.lease, found)
+                if found is not None and found.lease_id == lease_id:
+                    # The earlier try counts, and what it said.
+                    committed = found
             if committed.state != "leased":
                 self._beats.forget(lease_id)
                 self._doubtful.pop(lease_id, None)
